@@ -156,7 +156,27 @@ pub trait Kernel {
     /// The thread has ended.
     fn affinity(&self, thread: &Self::Thread) -> Result<CpuSet>;
 
-    /// Restricts the thread to `cpus`.
+    /// Returns the CPUs that thread `tid` may run on. The tid may have been reused, so check the identity of the thread
+    /// before it is changed.
+    ///
+    /// # Errors
+    /// There is no such thread.
+    fn affinity_of(&self, tid: u32) -> Result<CpuSet>;
+
+    /// Returns the CPUs of the thread's cpuset; all online CPUs if the host does not show the cpuset.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    fn cpuset(&self, thread: &Self::Thread) -> Result<CpuSet>;
+
+    /// Lets the thread run on all CPUs of its cpuset, now and after later changes of the cpuset.
+    ///
+    /// # Errors
+    /// The thread has ended, or the caller lacks permission.
+    fn follow_cpuset(&self, thread: &Self::Thread) -> Result<()>;
+
+    /// Restricts the thread to `cpus`. The kernel remembers `cpus`, and applies them again whenever the cpuset of the
+    /// thread changes.
     ///
     /// # Errors
     /// The thread has ended, the caller lacks permission, or the thread's cpuset contains none of `cpus`.
@@ -175,15 +195,15 @@ pub trait Kernel {
     fn cont(&self, leader: &Self::Thread) -> Result<()>;
 
     /// Starts or stops waking the agent of `cpu` when this blocked thread begins to run on `cpu`. The thread must be
-    /// confined to `cpu`.
+    /// confined to `cpu`, and not be awaited on another CPU.
     ///
     /// # Errors
     /// The thread has ended, or the host does not report context switches: poll the thread instead.
     fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()>;
 
     /// Starts waking the keeper when this thread or a descendant of the thread forks on `cpu`. The thread must be
-    /// confined to `cpu`. Returns the pids of the processes that they have forked since the last call. Call this
-    /// function once more after the thread has ended, to read the last reports.
+    /// confined to `cpu`. Returns the pids of the processes that they have forked since the last call, which may have
+    /// named another CPU. Call this function once more after the thread has ended, to read the last reports.
     ///
     /// # Errors
     /// The thread has ended, or the host does not report forks: scan for new threads once per period instead.
@@ -297,6 +317,18 @@ impl<K: Kernel> Kernel for &K {
 
     fn affinity(&self, thread: &Self::Thread) -> Result<CpuSet> {
         (**self).affinity(thread)
+    }
+
+    fn affinity_of(&self, tid: u32) -> Result<CpuSet> {
+        (**self).affinity_of(tid)
+    }
+
+    fn cpuset(&self, thread: &Self::Thread) -> Result<CpuSet> {
+        (**self).cpuset(thread)
+    }
+
+    fn follow_cpuset(&self, thread: &Self::Thread) -> Result<()> {
+        (**self).follow_cpuset(thread)
     }
 
     fn set_affinity(&self, thread: &Self::Thread, cpus: &CpuSet) -> Result<()> {

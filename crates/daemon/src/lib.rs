@@ -5,6 +5,7 @@
 //! of timer wake-ups. [`processes`] starts the processes of a live run. [`kernel`] is the interface to a kernel;
 //! [`linux`] implements this interface for this host, and crate `simhost` in virtual time.
 
+mod affinity;
 pub mod directory;
 pub mod dispatch;
 pub mod doctor;

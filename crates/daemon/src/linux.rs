@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use sys::attributes::{self, Attributes, Policy};
 use sys::births::Children;
+use sys::cpus::Cpusets;
 use sys::event::{Bell, Waiting};
 use sys::inheritance::Donor;
 use sys::process::Process;
@@ -18,7 +19,7 @@ use sys::shared::Words;
 use sys::switches::{Switches, Wake};
 use sys::thread::{self, Identity, Owner, Status};
 use sys::usage::{Births, Meter, Usage};
-use sys::{Error, Result, affinity, clock};
+use sys::{Error, Result, affinity, clock, cpus};
 
 impl Cells for Words {
     fn len(&self) -> usize {
@@ -42,9 +43,10 @@ pub struct Thread {
     meter: OnceLock<Meter>,
     process: OnceLock<Process>,
     entry: Option<Switches>,
-    /// Whether an agent waits for the events of the thread.
-    listened: bool,
-    children: Option<Children>,
+    /// CPU whose agent waits for the events of the thread.
+    listened: Option<CpuId>,
+    /// Forks of the thread, and the CPU on which they are recorded.
+    children: Option<(CpuId, Children)>,
 }
 
 /// Moves all threads of another process of Tactus to SCHED_OTHER, which ends the effect of its loans: see
@@ -88,7 +90,7 @@ fn held_in<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T
 
 impl Thread {
     fn of(held: thread::Thread) -> Thread {
-        Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: false, children: None }
+        Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: None, children: None }
     }
 
     /// Returns an event source for the agent of a CPU. While the thread is [awaited](Kernel::await_entry), the source
@@ -129,6 +131,7 @@ impl Thread {
 #[derive(Debug)]
 pub struct Linux {
     births: Births,
+    cpusets: Cpusets,
     sentinels: Option<Sentinels>,
     /// Event set of each agent, indexed by CPU.
     agents: Vec<Option<Arc<Waiting>>>,
@@ -143,7 +146,13 @@ impl Linux {
     /// # Errors
     /// There is no /proc.
     pub fn new() -> Result<Linux> {
-        Ok(Linux { births: Births::open()?, sentinels: None, agents: Vec::new(), keeper: None })
+        Ok(Linux {
+            births: Births::open()?,
+            cpusets: Cpusets::open(),
+            sentinels: None,
+            agents: Vec::new(),
+            keeper: None,
+        })
     }
 
     /// Returns a kernel with sentinels and the event sets of the agents. Awaited threads are added to these sets as
@@ -162,7 +171,8 @@ impl Linux {
             agents.resize(agents.len().max(cpu.index() + 1), None);
             agents[cpu.index()] = Some(waiting);
         }
-        Ok(Linux { births: Births::open()?, sentinels: Some(sentinels), agents, keeper })
+        let (births, cpusets) = (Births::open()?, Cpusets::open());
+        Ok(Linux { births, cpusets, sentinels: Some(sentinels), agents, keeper })
     }
 
     /// Number, in the event set of an agent, of the event that an awaited thread has begun to run.
@@ -172,13 +182,17 @@ impl Linux {
 
     /// Adds the events of `thread` to the set of `cpu`'s agent, unless the set already contains the events.
     fn listen(&self, thread: &mut Thread, cpu: CpuId) -> Result<()> {
-        if thread.listened {
+        if thread.listened == Some(cpu) {
             return Ok(());
+        }
+        if thread.listened.take().is_some() {
+            // Closing the event source removes it from the event set of the other agent.
+            thread.entry = None;
         }
         if let Some(Some(waiting)) = self.agents.get(cpu.index()) {
             // Edge-triggered, because the event source stays readable once the thread has ended.
             waiting.add_edges(thread.entry_events()?, Linux::ENTRY)?;
-            thread.listened = true;
+            thread.listened = Some(cpu);
         }
         Ok(())
     }
@@ -285,6 +299,21 @@ impl Kernel for Linux {
         affinity::get(thread.tid())
     }
 
+    fn affinity_of(&self, tid: u32) -> Result<CpuSet> {
+        affinity::get(tid)
+    }
+
+    fn cpuset(&self, thread: &Thread) -> Result<CpuSet> {
+        let found = self.cpusets.of(thread.tid())?;
+        // If the thread still exists, the cpuset was not that of a later thread with the same tid.
+        thread.held.status()?;
+        found.map_or_else(cpus::online, |cpuset| Ok(cpuset.cpus))
+    }
+
+    fn follow_cpuset(&self, thread: &Thread) -> Result<()> {
+        affinity::follow_cpuset(thread.tid())
+    }
+
     fn set_affinity(&self, thread: &Thread, cpus: &CpuSet) -> Result<()> {
         affinity::set(thread.tid(), cpus)
     }
@@ -314,13 +343,17 @@ impl Kernel for Linux {
         let Some((keeper, _)) = &self.keeper else { return Ok(Vec::new()) };
         let mut forked = Vec::new();
         let has_ended = !thread.held.is_there();
-        if let Some(children) = &mut thread.children {
+        if let Some((on, children)) = &mut thread.children {
             children.read_into(&mut forked);
-            if has_ended {
-                // Otherwise, the event set would report the ended thread forever.
-                thread.children = None;
+            if !has_ended && *on == cpu {
+                return Ok(forked);
             }
-            return Ok(forked);
+            // Otherwise, the event set would report the ended thread forever. After a move to another CPU, the record
+            // of the new CPU begins below.
+            thread.children = None;
+            if has_ended {
+                return Ok(forked);
+            }
         }
         if has_ended {
             return Err(Error::Gone(thread.tid()));
@@ -330,7 +363,7 @@ impl Kernel for Linux {
         // reused.
         thread.held.status()?;
         keeper.add(&children, Linux::BIRTH)?;
-        thread.children = Some(children);
+        thread.children = Some((cpu, children));
         Ok(forked)
     }
 

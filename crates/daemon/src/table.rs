@@ -14,8 +14,8 @@ pub use entry::{Entry, Original};
 
 use crate::kernel::Cells;
 use row::{
-    OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_LEADER, OF_STOPPED, OF_THREAD, OF_USE, ROW, entry_of, identity_of,
-    words_of, words_of_attributes,
+    OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_FOLLOWS_CPUSET, OF_LEADER, OF_STOPPED, OF_THREAD, OF_USE, ROW,
+    entry_of, identity_of, words_of, words_of_attributes,
 };
 use sched::CpuId;
 use sched::id::CPUS_MAX;
@@ -25,9 +25,9 @@ use sys::thread::Identity;
 
 /// `TACTUSTB`: stored last, so that an unfinished table is not recognized.
 const MAGIC: u64 = u64::from_be_bytes(*b"TACTUSTB");
-/// Version of the layout below. A table of version 1 has the same layout, and originals in every row. Tables of later
-/// versions are not read.
-const VERSION: u64 = 2;
+/// Version of the layout below. A table of version 1 or 2 has the same layout, with zero in the words that a row has
+/// since version 3. A table of version 1 has originals in every row. Tables of later versions are not read.
+const VERSION: u64 = 3;
 
 // The header, in words.
 const AT_MAGIC: usize = 0;
@@ -233,6 +233,7 @@ impl Table {
         self.store_all(at + OF_ATTRIBUTES, &words_of_attributes(entry.original.attributes));
         self.store_all(at + OF_AFFINITY, &words_of(&entry.original.affinity));
         self.store_all(at + OF_CONFINED, &words_of(&entry.confined));
+        self.cells.store(at + OF_FOLLOWS_CPUSET, u64::from(entry.original.follows_cpuset));
         let uses = self.cells.load(at + OF_USE);
         self.cells.store(at + OF_USE, (uses | 1).wrapping_add(2));
         Ok(row)

@@ -56,6 +56,7 @@ impl Scene {
         let original = Original {
             attributes: Some(self.daemon.attributes(&held).unwrap()),
             affinity: self.daemon.affinity(&held).unwrap(),
+            follows_cpuset: true,
         };
         self.table.record(&Entry { thread, leader: thread, original, confined }).unwrap();
         self.daemon.set_affinity(&held, &confined).unwrap();

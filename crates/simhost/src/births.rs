@@ -2,6 +2,7 @@
 //! CPU.
 
 use crate::fork::{Birth, Kind};
+use crate::masks::Masks;
 use crate::setting::Setting;
 use crate::tasks::{INIT, Process};
 use crate::world::World;
@@ -69,11 +70,12 @@ impl World {
         self.tasks.births += 1;
         let until = self.had(by).0 + takes;
         let thread = self.tasks.thread(by);
-        Birth { kind, settings: (thread.setting.of_child(), thread.untouched.of_child()), workload, until }
+        let settings = (thread.setting.of_child(), thread.untouched.of_child());
+        Birth { kind, settings, masks: thread.masks, workload, until }
     }
 
     fn bear(&mut self, by: u32, birth: Birth) -> Option<u32> {
-        let Birth { kind, settings, workload, .. } = birth;
+        let Birth { kind, settings, masks, workload, .. } = birth;
         let thread = self.tasks.thread(by);
         let (name, pid, tag) = (thread.name.clone(), thread.process, thread.tag);
         let Process { owner, is_kernel, is_privileged, refuses, cpuset, is_orphan, is_stopped, .. } =
@@ -90,6 +92,11 @@ impl World {
             tid
         };
         self.tasks.thread(born).tag = tag;
+        let others = self.tasks.living.iter().filter_map(|&tid| self.tasks.get(tid)).filter(|it| it.tag == tag);
+        let is_ambiguous = others.into_iter().any(|it| it.masks.is_ambiguous || it.masks.untouched != masks.untouched);
+        self.tasks.thread(born).masks = Masks { is_ambiguous, is_set: false, ..masks };
+        // The cpuset may have changed during the fork.
+        self.apply_cpuset(born);
         self.note(|| format!("{by} begins {kind:?} {born}"));
         Some(born)
     }

@@ -286,6 +286,30 @@ impl Kernel for Caller {
         Ok(world.tasks.get(thread.identity.tid).expect("it was just there").setting.affinity)
     }
 
+    fn affinity_of(&self, tid: u32) -> Result<CpuSet> {
+        let world = self.enter()?;
+        world.tasks.get(tid).map(|there| there.setting.affinity).ok_or(Error::Gone(tid))
+    }
+
+    fn cpuset(&self, thread: &Held) -> Result<CpuSet> {
+        let world = self.enter_about(thread)?;
+        Ok(Caller::process_of(&world, thread).cpuset)
+    }
+
+    fn follow_cpuset(&self, thread: &Held) -> Result<()> {
+        let mut world = self.enter_about(thread)?;
+        let tid = thread.identity.tid;
+        let process = Caller::process_of(&world, thread);
+        if !self.may(&world, process) || process.refuses.affinity || process.is_kernel {
+            return Err(refused(format!("run thread {tid} on all CPUs of its cpuset")));
+        }
+        let by = self.pid;
+        world.note(|| format!("{by} lets {tid} run on its cpuset"));
+        world.tasks.thread(tid).masks.is = CpuSet::ALL;
+        world.apply_cpuset(tid);
+        Ok(())
+    }
+
     fn set_affinity(&self, thread: &Held, cpus: &CpuSet) -> Result<()> {
         let mut world = self.enter_about(thread)?;
         let tid = thread.identity.tid;
@@ -301,8 +325,9 @@ impl Kernel for Caller {
         }
         let by = self.pid;
         world.note(|| format!("{by} lets {tid} run on {affinity}"));
-        let setting = Setting { affinity, ..world.tasks.thread(tid).setting };
-        world.set(tid, setting);
+        let masks = &mut world.tasks.thread(tid).masks;
+        (masks.is, masks.is_set, masks.is_confined) = (*cpus, true, true);
+        world.apply_cpuset(tid);
         if affinity == *cpus {
             return Ok(());
         }

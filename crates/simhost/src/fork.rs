@@ -1,5 +1,6 @@
 //! [`Birth`]: a fork in progress.
 
+use crate::masks::Masks;
 use crate::setting::Setting;
 use sched::Nanos;
 use sim::Workload;
@@ -20,6 +21,7 @@ pub(super) struct Birth {
     pub(super) kind: Kind,
     /// Setting of the child, and its setting without Tactus.
     pub(super) settings: (Setting, Setting),
+    pub(super) masks: Masks,
     pub(super) workload: Workload,
     /// CPU time of the parent at the end of the fork.
     pub(super) until: Nanos,

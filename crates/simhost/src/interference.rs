@@ -2,6 +2,7 @@
 //! Tactus.
 
 use crate::life::Fault;
+use crate::masks::{Masks, affinity};
 use crate::setting::{Setting, is_raised, params};
 use crate::tasks::{INIT, Place, Refuses};
 use crate::world::World;
@@ -21,6 +22,8 @@ pub struct Difference {
     pub is: Setting,
     /// Setting of the thread without Tactus.
     pub untouched: Setting,
+    /// Whether the thread would follow its cpuset without Tactus, but does not.
+    pub is_pinned: bool,
     /// Whether the thread inherits a priority from Tactus.
     pub is_lent: bool,
     /// Whether the process is stopped.
@@ -39,6 +42,9 @@ impl fmt::Display for Difference {
         }
         if self.is.affinity != self.untouched.affinity {
             write!(f, "; it may run on {}, not on {}", self.is.affinity, self.untouched.affinity)?;
+        }
+        if self.is_pinned {
+            f.write_str("; it does not follow its cpuset")?;
         }
         if self.is_lent {
             f.write_str("; it inherits a priority")?;
@@ -68,14 +74,47 @@ impl World {
     /// other than Tactus. Has no effect if there are no such CPUs.
     pub fn move_to(&mut self, tid: u32, cpus: &CpuSet) {
         self.note(|| format!("another process lets {tid} run on {cpus}"));
-        let Some(affinity) = self.tasks.process_of(tid).map(|process| process.cpuset.and(cpus)) else { return };
-        if affinity.is_empty() {
+        let Some(cpuset) = self.tasks.process_of(tid).map(|process| process.cpuset) else { return };
+        if cpuset.and(cpus).is_empty() {
             return;
         }
+        let is_narrow = cpuset != self.cpus();
         let thread = self.tasks.thread(tid);
-        thread.untouched.affinity = affinity;
-        let setting = Setting { affinity, ..thread.setting };
-        self.set(tid, setting);
+        let before = thread.setting.affinity;
+        thread.masks = Masks { is: *cpus, untouched: *cpus, ..thread.masks };
+        self.apply_cpuset(tid);
+        let thread = self.tasks.thread(tid);
+        let now = thread.setting.affinity;
+        let Masks { is_set, is_confined, .. } = thread.masks;
+        let is_unnoticed = is_confined && (now == before || (!is_set && now.len() == 1));
+        thread.masks.is_ambiguous = is_unnoticed || now != *cpus || (is_narrow && now == cpuset);
+    }
+
+    /// Gives the cpuset of process `pid` these CPUs, on behalf of a process other than Tactus. Has no effect if there
+    /// are no such CPUs.
+    pub fn set_cpuset(&mut self, pid: u32, cpus: &CpuSet) {
+        let cpus = cpus.and(&self.cpus());
+        self.note(|| format!("the cpuset of {pid} has {cpus}"));
+        let Some(process) = self.tasks.processes.get_mut(&pid).filter(|_| !cpus.is_empty()) else { return };
+        process.cpuset = cpus;
+        for tid in process.threads.clone() {
+            self.apply_cpuset(tid);
+        }
+    }
+
+    /// Computes the affinity of thread `tid` from its user masks and its cpuset.
+    pub(super) fn apply_cpuset(&mut self, tid: u32) {
+        let (Some(process), all) = (self.tasks.process_of(tid), self.cpus()) else { return };
+        let cpuset = process.cpuset;
+        let thread = self.tasks.thread(tid);
+        let mask = thread.masks.untouched;
+        let is_whole = !all.minus(&mask).is_empty() && cpuset.minus(&mask).is_empty();
+        thread.masks.is_ambiguous |= is_whole || mask.and(&cpuset).is_empty();
+        thread.untouched.affinity = affinity(&thread.masks.untouched, &cpuset);
+        let setting = Setting { affinity: affinity(&thread.masks.is, &cpuset), ..thread.setting };
+        if setting != thread.setting {
+            self.set(tid, setting);
+        }
     }
 
     /// Stops process `pid` on behalf of a process other than Tactus.
@@ -270,6 +309,14 @@ impl World {
         self.tasks.get(tid).map(|thread| thread.untouched)
     }
 
+    /// Returns whether no observer can tell or restore the affinity of thread `tid` without Tactus: another process has
+    /// set the affinity that the thread had already, the thread was forked by one of several threads with different
+    /// masks, or the mask was the whole cpuset or had other CPUs.
+    #[must_use]
+    pub fn is_ambiguous(&self, tid: u32) -> bool {
+        self.tasks.get(tid).is_some_and(|thread| thread.masks.is_ambiguous)
+    }
+
     /// Returns the setting of thread `tid`.
     #[must_use]
     pub fn setting(&self, tid: u32) -> Option<Setting> {
@@ -311,12 +358,15 @@ impl World {
             let is_ours = self.lives.iter().any(|(pid, _)| *pid == thread.process);
             let is_same = thread.setting == thread.untouched && process.is_stopped == process.is_stopped_by_others;
             let is_lent = self.is_lent(tid);
-            if (!is_same || is_lent) && !is_ours && thread.process != INIT {
+            let follows = |mask: &CpuSet| self.cpus().minus(mask).is_empty();
+            let is_pinned = follows(&thread.masks.untouched) && !follows(&thread.masks.is);
+            if (!is_same || is_lent || is_pinned) && !is_ours && thread.process != INIT {
                 found.push(Difference {
                     tid,
                     pid: thread.process,
                     is: thread.setting,
                     untouched: thread.untouched,
+                    is_pinned,
                     is_lent,
                     is_stopped: process.is_stopped,
                     is_stopped_by_others: process.is_stopped_by_others,

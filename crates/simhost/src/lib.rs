@@ -35,6 +35,7 @@ mod fork;
 mod interference;
 mod life;
 mod loan;
+mod masks;
 mod setting;
 mod settings;
 mod tasks;
@@ -56,6 +57,7 @@ pub use world::{Others, World};
 use actor::{Actor, Duty};
 use daemon::kernel::priority;
 use life::Life;
+use masks::Masks;
 use sched::{CpuId, CpuSet, Instant, Refused};
 use sim::Workload;
 use std::cell::{Ref, RefCell, RefMut};
@@ -161,6 +163,7 @@ impl Caller {
 impl World {
     fn employ(&mut self, pid: u32, attributes: Attributes, affinity: CpuSet, duty: Duty) -> u32 {
         let tid = self.clone_thread(pid, Workload::Scripted).expect("a number is free");
+        self.tasks.thread(tid).masks = Masks { is: affinity, untouched: affinity, ..Masks::NONE };
         self.set(tid, Setting { attributes, affinity });
         self.tasks.thread(tid).actor = Some(Actor::new(duty));
         self.actors.push(tid);

@@ -2,6 +2,7 @@
 
 use crate::actor::Actor;
 use crate::fork::Birth;
+use crate::masks::Masks;
 use crate::setting::{Lent, Setting, is_raised};
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
@@ -47,6 +48,8 @@ pub(super) struct Thread {
     pub(super) setting: Setting,
     /// Setting of the thread without Tactus.
     pub(super) untouched: Setting,
+    /// User masks of the thread, as it is and without Tactus.
+    pub(super) masks: Masks,
     /// Loan of a priority to the thread.
     pub(super) lent: Option<Lent>,
     /// Entity of the thread; `None` once the thread has ended. The first thread of a process is kept without an entity

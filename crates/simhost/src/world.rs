@@ -2,6 +2,7 @@
 
 use crate::dice::Dice;
 use crate::life::{Fault, Life};
+use crate::masks::Masks;
 use crate::setting::{Setting, params};
 use crate::settings::{Lateness, Settings};
 use crate::tasks::{Account, INIT, Place, Process, Tasks, Thread};
@@ -278,6 +279,7 @@ impl World {
             name: name.to_string(),
             setting,
             untouched,
+            masks: Masks::NONE,
             lent: None,
             entity: Some(entity),
             is_scripted: workload == Workload::Scripted,

@@ -50,7 +50,12 @@ impl Judge {
     pub(super) fn new(options: &Options, ledger: Ledger) -> Judge {
         // Check the delivery only if each client must receive its slice. A client may receive less if the kernel
         // refuses changes to its process, or if another process changes the client.
-        Judge { ledger, samples: BTreeMap::new(), periods: 0, delivers: !options.others && !options.refusals }
+        Judge {
+            ledger,
+            samples: BTreeMap::new(),
+            periods: 0,
+            delivers: !options.others && !options.refusals && !options.cpusets,
+        }
     }
 
     /// Checks, after a turn, the last period of every client that has started a new period.
@@ -90,6 +95,7 @@ impl Judge {
         let wrong = |found: &Difference| {
             !found.is_orphan
                 && !is_ambiguous(&world, found)
+                && !is_only_affinity(&world, found)
                 && !is_in_doubt(&world, found, &session.doubt)
                 && (!options.others || !self.is_excused(session, found))
         };
@@ -107,7 +113,7 @@ impl Judge {
         let Some(tag) = session.host.world().mark_of(found.tid) else { return false };
         let tree = &self.ledger.borrow()[tag];
         let is_stop_fine = found.is_stopped == found.is_stopped_by_others || (tree.was_stopped && !found.is_stopped);
-        is_requested(tree, &found.is) && is_stop_fine
+        is_requested(tree, &found.is, &found.untouched) && is_stop_fine
     }
 }
 
@@ -162,6 +168,12 @@ fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
     let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
     let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));
     world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| unsure.contains(&pid))
+}
+
+/// Returns whether only the affinity of the thread differs, and no observer can tell or restore the right affinity.
+fn is_only_affinity(world: &World, found: &Difference) -> bool {
+    let is_same = found.is.attributes == found.untouched.attributes && found.is_stopped == found.is_stopped_by_others;
+    world.is_ambiguous(found.tid) && is_same && !found.is_lent
 }
 
 /// Returns whether the originals of the thread are ambiguous. The kernel does not report which thread of the parent

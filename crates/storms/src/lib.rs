@@ -5,6 +5,7 @@
 //! a client that is runnable throughout a period receives its slice by the end of the period
 //! no client receives more than its slice at real-time priority, or, with a hard limit, more than its slice in total
 //! after each turn, the dispatcher agrees with its machine on the state and the level of every client
+//! 200 ms after a change of the affinity of a served thread, the thread is served within it, or has left the promise
 //! 1 s after a fault, every living thread has the policy, priority, nice, affinity and stop state as without Tactus
 //! ```
 //!
@@ -56,6 +57,10 @@ pub struct Stats {
     pub faults: u64,
     /// Number of threads that may have been inside a fork at the end.
     pub unsure: u64,
+    /// Number of changes of the affinity of served threads by other processes.
+    pub changes: u64,
+    /// Number of threads that have left promises because of such a change.
+    pub departures: u64,
 }
 
 impl Stats {
@@ -72,6 +77,8 @@ impl Stats {
             births: self.births + other.births,
             faults: self.faults + other.faults,
             unsure: self.unsure + other.unsure,
+            changes: self.changes + other.changes,
+            departures: self.departures + other.departures,
         }
     }
 }
@@ -125,8 +132,9 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Led
     }
     let gap = dice.between(Nanos::us(200), Nanos::ms(8));
     let at = host.world().now() + Nanos::ms(5);
-    let Options { births, orphans, others, .. } = *options;
-    let neighbours = Neighbours { dice, at, gap, births, orphans, others, ledger: ledger.clone(), passing: Vec::new() };
+    let Options { births, orphans, others, cpusets, .. } = *options;
+    let (passing, of) = (Vec::new(), ledger.clone());
+    let neighbours = Neighbours { dice, at, gap, births, orphans, others, cpusets, ledger: of, passing };
     host.world_mut().let_act(Box::new(neighbours));
     let session = Session::new(host, options, policies, requests);
     if let Some(Plan { target: Target::Daemon, fault, act }) = options.plan {
@@ -156,6 +164,8 @@ pub fn run(options: &Options, policies: &Policies, record: bool) -> Result<Stats
         births: world.births(),
         faults: u64::from(failed) + u64::from(session.guardians - 1),
         unsure: session.doubt.unsure.len() as u64,
+        changes: session.daemon.changes,
+        departures: session.daemon.departures,
     })
 }
 

@@ -38,6 +38,7 @@ pub(super) struct Neighbours {
     pub(super) births: bool,
     pub(super) orphans: bool,
     pub(super) others: bool,
+    pub(super) cpusets: bool,
     pub(super) ledger: Ledger,
     /// Processes that exist only to use up tids.
     pub(super) passing: Vec<u32>,
@@ -100,6 +101,7 @@ impl Others for Neighbours {
         self.at = world.now() + self.dice.between(Nanos::us(1), self.gap);
         let kind = self.dice.below(100);
         match kind {
+            70..100 if self.cpusets && self.dice.one_in(8) => self.change_cpuset(world),
             0..70 if self.births => self.live(world, kind),
             70..100 if self.others => self.meddle(world, kind),
             _ => {}
@@ -145,6 +147,19 @@ impl Neighbours {
         }
     }
 
+    /// Changes the cpuset of a client: all its processes are in one control group.
+    fn change_cpuset(&mut self, world: &mut World) {
+        let count = self.ledger.borrow().len() as u64;
+        let tag = usize::try_from(self.dice.below(count)).expect("it is small");
+        let cpus = if self.dice.one_in(2) { world.cpus() } else { some(&mut self.dice, &world.cpus()) };
+        let marked: Vec<u32> = world.living().iter().copied().filter(|&tid| world.mark_of(tid) == Some(tag)).collect();
+        for tid in marked {
+            if let Some((pid, _)) = world.process_of(tid).filter(|(pid, _)| *pid == tid) {
+                world.set_cpuset(pid, &cpus);
+            }
+        }
+    }
+
     /// Changes a value of a client on behalf of another process.
     fn meddle(&mut self, world: &mut World, kind: u64) {
         let marked: Vec<u32> = world.living().iter().copied().filter(|&tid| world.mark_of(tid).is_some()).collect();
@@ -181,7 +196,9 @@ impl Neighbours {
     }
 }
 
-/// Returns whether other processes have requested this setting.
-pub(super) fn is_requested(tree: &Tree, is: &Setting) -> bool {
-    tree.attributes.contains(&is.attributes) && tree.affinities.contains(&is.affinity)
+/// Returns whether other processes have requested these attributes, and this affinity. A thread whose affinity is as
+/// without Tactus may also have an affinity that its cpuset has changed.
+pub(super) fn is_requested(tree: &Tree, is: &Setting, untouched: &Setting) -> bool {
+    let is_affinity = tree.affinities.contains(&is.affinity) || is.affinity == untouched.affinity;
+    tree.attributes.contains(&is.attributes) && is_affinity
 }

@@ -53,6 +53,8 @@ pub struct Options {
     pub plan: Option<Plan>,
     /// How the daemon raises threads.
     pub by: RaiseBy,
+    /// Whether the cpusets of clients change.
+    pub cpusets: bool,
     /// Mean number of beginnings of a loan per beginning that fails at first; 0: none fails.
     pub busy_in: u64,
 }
@@ -84,6 +86,7 @@ impl Options {
             plan: (!dice.one_in(4)).then_some(Plan { target, fault, act }),
             by: if dice.one_in(3) { RaiseBy::Attributes } else { RaiseBy::Inheritance },
             busy_in: dice.choose(&[0, 0, 3]).unwrap_or(0),
+            cpusets: dice.one_in(4),
         }
     }
 }
@@ -103,10 +106,17 @@ impl fmt::Display for Options {
             call,
             plan,
             by,
+            cpusets,
             busy_in,
         } = self;
         write!(f, "seed {seed}: {cpus} CPUs, {clients} clients raised by {by:?}, {length}")?;
-        let flags = [(births, "births"), (orphans, "orphans"), (others, "others"), (refusals, "refusals")];
+        let flags = [
+            (births, "births"),
+            (orphans, "orphans"),
+            (others, "others"),
+            (refusals, "refusals"),
+            (cpusets, "cpusets"),
+        ];
         for (_, word) in flags.iter().filter(|(flag, _)| **flag) {
             write!(f, ", {word}")?;
         }

@@ -5,7 +5,7 @@ use crate::agreement::{changed_attributes, wrong_level, wrong_state};
 use crate::finding::Finding;
 use crate::options::{Options, Target};
 use crate::policies::Policies;
-use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, begin_loans, ended, find};
+use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, begin_loans, ended, find, moved_threads};
 use daemon::guardian::{DaemonState, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, end_loans, restore_at_once};
@@ -36,6 +36,9 @@ const AT_ONCE: usize = 2;
 
 /// Maximum time for which a thread of a client waits for a loan while the daemon works.
 const LOAN_MOST: Nanos = Nanos::ms(200);
+/// Maximum time from a change of a served thread's affinity until the thread is served within it, or has left the
+/// promise.
+const FOLLOW_MOST: Nanos = Nanos::ms(200);
 /// Minimum time for which a restoration scans for forks before the restoration may report unsure threads.
 const DOUBT_LEAST: Nanos = Nanos::ms(200);
 /// Interval between random decisions whether to dismiss a client. One in `LEAVING_IN` decisions dismisses a client.
@@ -70,6 +73,13 @@ pub(super) struct Daemon {
     pub(super) is_over: bool,
     /// Threads that wait for a loan, with the instants at which the keeper first found them waiting.
     lacking: BTreeMap<Identity, Instant>,
+    /// Served threads with other CPUs than they should have: the instant since when, and the affinity as it is and
+    /// without Tactus.
+    astray: BTreeMap<Identity, (Instant, (CpuSet, CpuSet))>,
+    /// Number of changes of the affinity of served threads by other processes.
+    pub(super) changes: u64,
+    /// Number of threads that have left promises that continue for other threads.
+    pub(super) departures: u64,
     dice: Dice,
 }
 
@@ -147,6 +157,9 @@ impl Session {
             refused: 0,
             is_over: false,
             lacking: BTreeMap::new(),
+            astray: BTreeMap::new(),
+            changes: 0,
+            departures: 0,
             dice: Dice::new(options.seed),
         };
         daemon.table.set_watched(daemon.agents.len());
@@ -232,7 +245,8 @@ impl Session {
             return Err(Finding::new(&self.host, format!("thread {tid} has waited for a loan for over {LOAN_MOST}")));
         }
         let level = || cpu.and_then(|cpu| wrong_level(dispatcher, machine, &clients, cpu));
-        match wrong_state(dispatcher, machine, &clients).or_else(level) {
+        let wrong = wrong_state(dispatcher, machine, &clients).or_else(level);
+        match wrong.or_else(|| self.daemon.not_followed_for_long(&self.host)) {
             Some(what) => Err(Finding::new(&self.host, what)),
             None => Ok(()),
         }
@@ -278,6 +292,7 @@ impl Session {
         if self.daemon.watched.saturating_add(WATCH) <= now || self.daemon.awaits.is_some() {
             self.daemon.watched = now;
             self.watch(now);
+            self.daemon.follow_threads(&self.host);
         }
         let daemon = &mut self.daemon;
         let latest = daemon.caller.births().ok();
@@ -442,6 +457,43 @@ impl Daemon {
                 host.world_mut().ring(agent);
             }
         }
+    }
+
+    /// Follows the affinity of served threads, as `follow_threads` in `live`.
+    fn follow_threads(&mut self, host: &SimulatedKernel) {
+        let moved = moved_threads(&self.caller, &self.dispatcher.confined());
+        for some in moved.chunks(AT_ONCE).chain([&[][..]]) {
+            let (call, reasons) = self.dispatcher.follow(some);
+            self.call(host, &call);
+            self.departures += reasons.len() as u64;
+        }
+    }
+
+    /// Returns a served thread that may not run on the CPU of its client, or may run on other CPUs, for too long.
+    pub(super) fn not_followed_for_long(&mut self, host: &SimulatedKernel) -> Option<String> {
+        let (world, now) = (host.world(), host.world().now());
+        let mut astray = BTreeMap::new();
+        for (thread, cpu) in self.dispatcher.confined() {
+            let (Some(is), Some(untouched)) = (world.setting(thread.tid), world.untouched(thread.tid)) else {
+                continue;
+            };
+            let masks = (is.affinity, untouched.affinity);
+            if masks.0 == CpuSet::one(cpu) && (masks.1.contains(cpu) || world.is_ambiguous(thread.tid)) {
+                continue;
+            }
+            // Each change by another process gives the daemon new time.
+            let before = self.astray.get(&thread).filter(|(_, before)| *before == masks);
+            self.changes += u64::from(before.is_none());
+            astray.insert(thread, (before.map_or(now, |(since, _)| *since), masks));
+        }
+        self.astray = astray;
+        let late = self.astray.iter().find(|(_, (since, _))| now > since.saturating_add(FOLLOW_MOST));
+        late.map(|(thread, (_, (is, untouched)))| {
+            let tid = thread.tid;
+            format!(
+                "thread {tid} is served on {is} for over {FOLLOW_MOST}, and would run on {untouched} without Tactus"
+            )
+        })
     }
 
     /// Begins the loans that threads wait for, as `Shared::provide_loans` in `live`.

@@ -29,6 +29,7 @@ fn promises_are_kept_and_all_threads_restored_in_any_storm() {
     let sum = (first..first + 500).map(|seed| runs(&Options::draw(seed))).fold(Stats::default(), Stats::and);
     println!("{sum:?}");
     assert!(sum.faults > 150 && sum.periods > 10_000 && sum.births > 10_000 && sum.served > 500, "{sum:?}");
+    assert!(sum.changes > 1_000 && sum.departures > 20, "{sum:?}");
 }
 
 #[test]
@@ -62,6 +63,7 @@ fn small(plan: Option<Plan>, by: RaiseBy) -> Options {
         call: Nanos::us(1),
         plan,
         by,
+        cpusets: false,
         busy_in: 0,
     }
 }

@@ -46,6 +46,19 @@ pub fn set(tid: u32, cpus: &CpuSet) -> Result<()> {
     }
 }
 
+/// Lets thread `tid` run on all CPUs of its cpuset, now and after later changes of the cpuset. Linux remembers the CPUs
+/// of the last [`set`] (`user_cpus_ptr`, since 6.2) and applies them again whenever the cpuset changes. This call
+/// remembers all CPUs, which has the same effect as a thread whose affinity was never set.
+///
+/// # Errors
+/// The thread has ended, or the caller lacks permission.
+pub fn follow_cpuset(tid: u32) -> Result<()> {
+    let mut mask = Mask::new();
+    (0..Mask::MAX_CPU).for_each(|cpu| mask.set(cpu));
+    rustix::thread::sched_setaffinity(pid(tid)?, &mask)
+        .map_err(|errno| Error::of(errno, tid, format!("run thread {tid} on all CPUs of its cpuset"), REMEDY))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,9 +75,14 @@ mod tests {
             assert_eq!(get(me).unwrap(), all);
             assert!(set(me, &CpuSet::EMPTY).is_err());
             assert_eq!(get(me).unwrap(), all, "nothing changed");
+            set(me, &first).unwrap();
+            follow_cpuset(me).unwrap();
+            assert!(first.minus(&get(me).unwrap()).is_empty());
+            assert_eq!(get(me).unwrap(), crate::cpus::cpuset(me).unwrap().map_or(all, |cpuset| cpuset.cpus));
         })
         .join()
         .unwrap();
         assert!(matches!(get(u32::MAX), Err(Error::Gone(_))));
+        assert!(matches!(follow_cpuset(u32::MAX), Err(Error::Gone(_))));
     }
 }

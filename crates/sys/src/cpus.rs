@@ -1,6 +1,6 @@
 //! The CPUs of this machine, the CPUs that this process may use, and steal time.
 
-use crate::cgroup::{Hierarchy, Version};
+use crate::cgroup::{Group, Hierarchy, Version};
 use crate::{Error, Result, file};
 use procfs::{CurrentSI, KernelStats};
 use sched::{CpuId, CpuSet, Nanos};
@@ -52,29 +52,61 @@ pub struct Cpuset {
     pub cpus: CpuSet,
 }
 
-/// Returns the cpuset of thread `tid`; `None` if the kernel has no cpusets, or no hierarchy with cpusets is mounted.
+/// The hierarchies of control groups that may have cpusets, held open.
+#[derive(Debug)]
+pub struct Cpusets(Vec<Hierarchy>);
+
+impl Cpusets {
+    /// Opens the mounted hierarchies.
+    #[must_use]
+    pub fn open() -> Cpusets {
+        Cpusets([Hierarchy::one("cpuset"), Hierarchy::two()].into_iter().flatten().collect())
+    }
+
+    /// Returns the cpuset of thread `tid`; `None` if the kernel has no cpusets, or the group of the thread is not
+    /// visible. In version 2, a group without the controller has the CPUs of its nearest ancestor with the controller.
+    ///
+    /// # Errors
+    /// The thread has ended, or the file has unexpected content.
+    pub fn of(&self, tid: u32) -> Result<Option<Cpuset>> {
+        for hierarchy in &self.0 {
+            let path = match hierarchy.path_of(tid) {
+                Ok(path) => path,
+                Err(Error::Absent { .. }) => continue,
+                Err(refused) => return Err(refused),
+            };
+            let ancestors = std::iter::successors(Some(path.as_str()), |path| {
+                let (parent, _) = path.rsplit_once('/').filter(|_| *path != "/")?;
+                Some(if parent.is_empty() { "/" } else { parent })
+            });
+            if let Some(found) = ancestors.filter_map(|path| hierarchy.open(path).ok()).find_map(|it| effective(&it)) {
+                return found.map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the CPUs of `group`; `None` if the group has no cpuset.
+fn effective(group: &Group) -> Option<Result<Cpuset>> {
+    let name = match group.version() {
+        Version::One => "cpuset.effective_cpus",
+        Version::Two => "cpuset.cpus.effective",
+    };
+    let read = || {
+        let malformed = |_| Error::Malformed { path: group.path().join(name), wanted: "a list of CPUs" };
+        let cpus = group.read(name)?.trim().parse().map_err(malformed)?;
+        Ok(Cpuset { group: group.path().display().to_string(), cpus })
+    };
+    group.has(name).then(read)
+}
+
+/// Returns the cpuset of thread `tid`: see [`Cpusets::of`].
 ///
 /// # Errors
-/// The thread has ended, or the file has unexpected content.
+/// As for [`Cpusets::of`].
 pub fn cpuset(tid: u32) -> Result<Option<Cpuset>> {
-    for hierarchy in [Hierarchy::one("cpuset"), Hierarchy::two()] {
-        let Ok(hierarchy) = hierarchy else { continue };
-        let name = match hierarchy.version() {
-            Version::One => "cpuset.effective_cpus",
-            Version::Two => "cpuset.cpus.effective",
-        };
-        let group = match hierarchy.group_of(tid) {
-            Ok(group) => group,
-            Err(Error::Gone(tid)) => return Err(Error::Gone(tid)),
-            Err(_) => continue,
-        };
-        if group.has(name) {
-            let malformed = |_| Error::Malformed { path: group.path().join(name), wanted: "a list of CPUs" };
-            let cpus = group.read(name)?.trim().parse().map_err(malformed)?;
-            return Ok(Some(Cpuset { group: group.path().display().to_string(), cpus }));
-        }
-    }
-    Ok(None)
+    Cpusets::open().of(tid)
 }
 
 /// Times of all CPUs together since boot, with the resolution of a clock tick.

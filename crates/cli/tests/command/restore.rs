@@ -29,8 +29,8 @@ impl Left {
         let child = Child::start(Work::Sleep).expect("a child can be begun");
         let thread = Thread::open(child.pid()).expect("it is there").identity();
         let attributes = attributes::get(child.pid()).expect("it is there");
-        let original =
-            Original { attributes: Some(attributes), affinity: affinity::get(child.pid()).expect("it is there") };
+        let affinity = affinity::get(child.pid()).expect("it is there");
+        let original = Original { attributes: Some(attributes), affinity, follows_cpuset: false };
         let confined = CpuSet::one(original.affinity.first().expect("it runs somewhere"));
         let words = Words::create(&place.0.path().join("table"), Table::words(4)).expect("there is room");
         let dispatcher = Thread::open(dispatcher).expect("it is there").identity();
@@ -51,7 +51,7 @@ impl Left {
     fn is_restored(&self) -> bool {
         let attributes = attributes::get(self.child.pid()).expect("it is there");
         let affinity = affinity::get(self.child.pid()).expect("it is there");
-        Original { attributes: Some(attributes), affinity } == self.original
+        Original { attributes: Some(attributes), affinity, ..self.original } == self.original
     }
 
     fn restore(&self, args: &[&str]) -> Done {

@@ -43,7 +43,7 @@ impl<K: Kernel> Dispatcher<K> {
     ) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
         let reservation = request.per_cpu()?;
         let leader = self.examine(pid, ours)?;
-        let allowed = self.kernel.affinity(&leader).map_err(Refusal::from)?.and(&request.affinity);
+        let leading = self.kernel.affinity(&leader).map_err(Refusal::from)?.and(&request.affinity);
         let tree = self.trees;
         // The pid may have been reused since the scan.
         let identity = self.kernel.identity(&leader);
@@ -57,6 +57,10 @@ impl<K: Kernel> Dispatcher<K> {
         if let Some((of, name)) = found.iter().find_map(|new| Some((new.leader.tid, self.holder(new.identity)?))) {
             return Err(Refusal::Already { pid: of, name: name.to_string() });
         }
+        // If possible, the client gets a CPU that all its threads may use.
+        let masks = found.iter().filter_map(|new| self.kernel.affinity(&new.thread).ok());
+        let common = masks.fold(leading, |common, mask| common.and(&mask));
+        let allowed = if common.is_empty() { leading } else { common };
         let entities = self.attach(request, reservation, allowed, tree)?;
         self.trees += 1;
         // Try to raise a thread only after the originals are recorded.
@@ -141,7 +145,7 @@ impl<K: Kernel> Dispatcher<K> {
             free.remove(cpu);
             let name = if request.cpus > 1 { format!("{}/{nth}", request.name) } else { request.name.clone() };
             self.journal.note(now, Event::Attach { entity: e, name: name.clone(), params: Box::new(params) });
-            self.clients.insert(e, Client::new(name, tree, cpu, reservation));
+            self.clients.insert(e, Client::new(name, tree, cpu, request.affinity, reservation));
             entities.push(e);
         }
         Ok(entities)

@@ -6,6 +6,7 @@ use super::dispatcher::Dispatcher;
 use super::member::{Member, Raise, RaiseBy};
 use super::refusal::Refusal;
 use super::scan::{Found, Known, THREADS_MOST, find};
+use crate::affinity::observe;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Original};
 use sched::{CpuSet, EntityId};
@@ -54,15 +55,21 @@ impl<K: Kernel> Dispatcher<K> {
             if self.holder(new.identity).is_some() {
                 continue;
             }
+            let original = match self.original(tree, &new, inherited) {
+                Ok(original) => original,
+                Err(error) => {
+                    refused = refused.or(unless_gone(error).err());
+                    continue;
+                }
+            };
             let entities = self.clients.iter().filter(|(_, client)| client.tree == tree);
             // Each vCPU has a CPU of its own while there are enough CPUs.
             let load = |client: &Client<K>| (client.count_of(new.role), client.members.len());
-            let Some((e, _)) = entities.min_by_key(|(_, client)| load(client)) else { break };
-            if let Some(original) = self.original(e, &new, inherited) {
-                // The refusal of one thread does not prevent the adoption of the others.
-                let answer = self.adopt_thread(e, new, original);
-                refused = refused.or(answer.err());
-            }
+            let excludes = |client: &Client<K>| !original.affinity.contains(client.cpu);
+            let Some((e, _)) = entities.min_by_key(|(_, client)| (excludes(client), load(client))) else { break };
+            // The refusal of one thread does not prevent the adoption of the others.
+            let answer = self.adopt_thread(e, new, original);
+            refused = refused.or(answer.err());
         }
         refused.map_or(Ok(()), Err)
     }
@@ -84,7 +91,14 @@ impl<K: Kernel> Dispatcher<K> {
         let original = Original { attributes, ..original };
         let entry = Entry { thread: new.identity, leader: new.leader, original, confined };
         let row = self.table.record(&entry).map_err(Refusal::Full)?;
-        match self.kernel.set_affinity(&new.thread, &confined) {
+        let answer = if original.affinity.contains(client.cpu) {
+            self.kernel.set_affinity(&new.thread, &confined)
+        } else {
+            // The client may not serve the thread on this CPU. The next turn finds a CPU for the thread.
+            client.has_moved_threads = true;
+            Ok(())
+        };
+        match answer {
             Ok(()) => {}
             Err(sys::Error::Gone(_)) => {
                 self.table.forget(row);
@@ -182,29 +196,39 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Returns the values that a new thread would have if Tactus had changed neither the thread nor its parent; `None`
     /// if the thread has ended.
-    pub(super) fn original(&self, e: EntityId, new: &Found<K::Thread>, from: Inherited) -> Option<Original> {
-        let attributes = self.kernel.attributes(&new.thread).ok()?;
-        let affinity = self.kernel.affinity(&new.thread).ok()?;
-        let now = Original { attributes: Some(attributes), affinity };
-        if from == Inherited::Nothing {
-            return Some(now);
+    fn original(&self, tree: usize, new: &Found<K::Thread>, from: Inherited) -> sys::Result<Original> {
+        let mut attributes = self.kernel.attributes(&new.thread)?;
+        if from == Inherited::FromBeginner
+            && let Some((beginner, confined)) = self.beginner(tree, new)
+        {
+            attributes = inherited(attributes, beginner.attributes);
+            let affinity = self.kernel.affinity(&new.thread)?;
+            let left_behind = self.left_behind(new).any(|confined| is_confinement(&affinity, &confined));
+            if left_behind || (is_confinement(&affinity, &confined) && !self.has_own(tree, &affinity)) {
+                return Ok(Original { attributes: Some(attributes), ..beginner });
+            }
         }
-        let left_behind = self.left_behind(new).any(|confined| confined == affinity);
-        Some(self.beginner(e, new).map_or(now, |(beginner, confined)| {
-            inherited(now, &beginner, if left_behind { &affinity } else { &confined })
-        }))
+        let (affinity, follows_cpuset) = observe(&self.kernel, &new.thread)?;
+        Ok(Original { attributes: Some(attributes), affinity, follows_cpuset })
     }
 
-    /// Returns the originals of the probable parent of `new`, and the CPU that Tactus confines this parent to. The
+    /// Returns whether a thread of the tree has this affinity, and not from Tactus. A child of this thread has it, too.
+    fn has_own(&self, tree: usize, affinity: &CpuSet) -> bool {
+        let clients = || self.clients.iter().map(|(_, client)| client).filter(|client| client.tree == tree);
+        let is_own = |member: &Member<K>| self.kernel.affinity(&member.thread).is_ok_and(|found| found == *affinity);
+        clients().all(|client| CpuSet::one(client.cpu) != *affinity)
+            && clients().any(|client| client.members.iter().any(is_own))
+    }
+
+    /// Returns the originals of the probable parent of `new`, and the CPUs that Tactus has confined this parent to. The
     /// parent is a member of the tree: the first thread of the process of `new`, else another thread of this process,
     /// else the first or another thread of the parent process. If the tree has no such member, the parent is the first
     /// thread of the client on the CPU that `new` may run on.
-    fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
-        let tree = self.clients.get(e)?.tree;
+    fn beginner(&self, tree: usize, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let entities = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
         let with = |wanted: &dyn Fn(&Member<K>) -> bool| {
-            let mut all = entities()
-                .flat_map(|(_, client)| client.members.iter().map(move |member| (member, CpuSet::one(client.cpu))));
+            let mut all =
+                entities().flat_map(|(_, client)| client.members.iter().map(move |member| (member, client.confined)));
             all.find(|(member, _)| wanted(member)).map(|(member, confined)| (member.original, confined))
         };
         with(&|member| member.identity == new.leader)
@@ -213,29 +237,32 @@ impl<K: Kernel> Dispatcher<K> {
             // The first thread of the parent process may have ended before it was adopted.
             .or_else(|| with(&|member| member.leader.tid == new.parent))
             .or_else(|| {
-                let now = self.kernel.affinity(&new.thread).ok();
-                let mut all = entities().filter_map(|(_, client)| Some((client.root?, CpuSet::one(client.cpu))));
-                all.find(|(_, confined)| now == Some(*confined))
+                let now = self.kernel.affinity(&new.thread).ok()?;
+                let mut all = entities().filter_map(|(_, client)| Some((client.root?, client.confined)));
+                all.find(|(_, confined)| is_confinement(&now, confined))
             })
     }
 }
 
-/// Returns the values that a thread with values `now` would have inherited from a parent that Tactus had not changed.
-fn inherited(now: Original, beginner: &Original, confined: &CpuSet) -> Original {
+/// Returns whether `affinity` is a confinement to one of `cpus`.
+fn is_confinement(affinity: &CpuSet, cpus: &CpuSet) -> bool {
+    affinity.len() == 1 && affinity.minus(cpus).is_empty()
+}
+
+/// Returns the attributes that a thread with attributes `now` would have inherited from a parent that Tactus had not
+/// changed. `beginner` are the original attributes of the parent, if Tactus has changed them.
+fn inherited(now: Attributes, beginner: Option<Attributes>) -> Attributes {
     let fair = Attributes::of(Policy::Other { nice: 0 });
     let raised = priority::ALL_RAISED.map(Attributes::raised);
     // A child of a raised thread starts as an ordinary thread, whatever the original class of its parent.
-    let attributes = match (beginner.attributes, now.attributes) {
-        (Some(of_beginner), Some(found)) if found == fair || raised.contains(&found) => {
-            // If the originals of the parent include reset-on-fork, its children start as ordinary threads without
-            // Tactus, too.
-            Some(if of_beginner.reset_on_fork && found == fair { fair } else { of_beginner })
-        }
+    match beginner {
+        // If the originals of the parent include reset-on-fork, its children start as ordinary threads without Tactus,
+        // too.
+        Some(beginner) if beginner.reset_on_fork && now == fair => fair,
+        Some(beginner) if now == fair || raised.contains(&now) => beginner,
         // Tactus has not changed the attributes of the parent, or another process has set those of the thread.
-        _ => now.attributes,
-    };
-    let affinity = if now.affinity == *confined { beginner.affinity } else { now.affinity };
-    Original { attributes, affinity }
+        _ => now,
+    }
 }
 
 /// Ignores the error that a thread has ended.

@@ -5,6 +5,7 @@ use super::member::{Level, Member, Raise};
 use super::recent::Recent;
 use super::scan::Found;
 use crate::Explanation;
+use crate::affinity::give_back;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Original, Row, Table};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
@@ -18,6 +19,13 @@ pub(super) struct Client<K: Kernel> {
     /// Number of the client's process tree. The clients of a promise on several CPUs share one tree.
     pub(super) tree: usize,
     pub(super) cpu: CpuId,
+    /// CPUs that the promise permits.
+    pub(super) affinity: CpuSet,
+    /// CPUs that threads of the client were confined to so far, each thread to one CPU at a time. A child that was
+    /// forked before a move may have inherited an earlier confinement.
+    pub(super) confined: CpuSet,
+    /// Whether a thread may run on other CPUs than the CPU of the client, because another process has moved the thread.
+    pub(super) has_moved_threads: bool,
     /// Reservation of the client on this CPU.
     pub(super) reservation: Reservation,
     pub(super) members: Vec<Member<K>>,
@@ -57,11 +65,14 @@ pub(super) struct Since {
 }
 
 impl<K: Kernel> Client<K> {
-    pub(super) fn new(name: String, tree: usize, cpu: CpuId, reservation: Reservation) -> Client<K> {
+    pub(super) fn new(name: String, tree: usize, cpu: CpuId, affinity: CpuSet, reservation: Reservation) -> Client<K> {
         Client {
             name,
             tree,
             cpu,
+            affinity,
+            confined: CpuSet::one(cpu),
+            has_moved_threads: false,
             reservation,
             members: Vec::new(),
             is_blocked: true,
@@ -242,43 +253,57 @@ impl<K: Kernel> Client<K> {
         }
     }
 
-    /// Releases the threads whose affinity another process, or the thread itself, has changed, and those that Tactus
-    /// raises by their attributes and that have other attributes now. Does nothing unless the client is raised. If the
-    /// call releases the last thread, returns the reason why the client can no longer be served.
+    /// Releases the threads that Tactus raises by their attributes and that have other attributes now. Does nothing
+    /// unless the client is raised. If the call releases the last thread, returns the reason why the client can no
+    /// longer be served.
     pub(super) fn release_changed_threads(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(_) = self.level else { return None };
-        let (raised, confined) = (priority::ALL_RAISED.map(Attributes::raised), CpuSet::one(self.cpu));
+        let raised = priority::ALL_RAISED.map(Attributes::raised);
         let mut reason = None;
-        for member in self.members.iter_mut().filter(|member| !member.is_released && !member.has_ended) {
+        for at in 0..self.members.len() {
             // Changes of the attributes of a thread with a loan stay in force, and do not affect the loan.
-            let attributes = match member.raise {
-                Raise::Set => kernel.attributes(&member.thread).ok(),
-                Raise::Pending | Raise::Inherit(_) | Raise::Ended => None,
-            };
-            let what = match (attributes, kernel.affinity(&member.thread)) {
-                (Some(found), _) if !raised.contains(&found) => found.to_string(),
-                (_, Ok(found)) if found != confined => format!("one for CPUs {found}"),
-                _ => continue,
-            };
-            member.is_released = true;
-            // Stop awaiting the thread's wake-ups, and restore the values that Tactus has set.
-            let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
-            match (std::mem::replace(&mut member.raise, Raise::Set), member.original.attributes) {
-                (Raise::Set, Some(original))
-                    if kernel.attributes(&member.thread).is_ok_and(|found| raised.contains(&found)) =>
-                {
-                    let _ = kernel.schedule(&member.thread, original);
-                }
-                // The end of a loan lowers the thread.
-                _ => {}
+            let member = &self.members[at];
+            if !member.is_served() || !matches!(member.raise, Raise::Set) {
+                continue;
             }
-            give_back_cpus(kernel, &member.thread, &confined, &member.original.affinity);
-            let tid = member.identity.tid;
-            let why = format!("another process has made thread {tid} {what}, so no promise can be kept to it");
+            let found = kernel.attributes(&member.thread).ok().filter(|found| !raised.contains(found));
+            let Some(found) = found else { continue };
+            let (confined, original, tid) = (CpuSet::one(self.cpu), member.original, member.identity.tid);
+            self.release(at, kernel);
+            // The call fails if the thread has ended, or if its original CPUs are offline.
+            let _ = give_back(kernel, &self.members[at].thread, &original, &confined);
+            let why = format!("another process has made thread {tid} {found}, so no promise can be kept to it");
             reason = Some(Explanation::new(why, "let Tactus alone schedule it"));
         }
-        let is_left = |member: &Member<K>| !member.is_released && !member.has_ended;
-        reason.filter(|_| !self.members.iter().any(is_left))
+        reason.filter(|_| !self.has_threads())
+    }
+
+    /// Ends the service of thread `at`: stops awaiting its wake-ups, and lowers the thread. The caller restores its
+    /// affinity.
+    pub(super) fn release(&mut self, at: usize, kernel: &K) {
+        let (raised, cpu) = (priority::ALL_RAISED.map(Attributes::raised), self.cpu);
+        let member = &mut self.members[at];
+        member.is_released = true;
+        let _ = kernel.await_entry(&mut member.thread, cpu, false);
+        // The end of a loan lowers the thread.
+        if let (Raise::Set, Some(original)) =
+            (std::mem::replace(&mut member.raise, Raise::Set), member.original.attributes)
+            && kernel.attributes(&member.thread).is_ok_and(|found| raised.contains(&found))
+        {
+            let _ = kernel.schedule(&member.thread, original);
+        }
+    }
+
+    /// Returns whether the client has a thread that is served.
+    pub(super) fn has_threads(&self) -> bool {
+        self.members.iter().any(Member::is_served)
+    }
+
+    /// Records whether a thread of the client may run on other CPUs than the client's CPU.
+    pub(super) fn note_moved_threads(&mut self, kernel: &K) {
+        let confined = CpuSet::one(self.cpu);
+        let is_moved = |member: &Member<K>| kernel.affinity(&member.thread).is_ok_and(|found| found != confined);
+        self.has_moved_threads |= self.members.iter().any(|member| member.is_served() && is_moved(member));
     }
 
     /// Starts or stops the detection of the client's wake-ups.
@@ -348,15 +373,6 @@ impl<K: Kernel> Client<K> {
     }
 }
 
-/// Restores the affinity of a thread, unless another process has changed the affinity.
-pub(super) fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet, original: &CpuSet) {
-    if kernel.affinity(thread).is_ok_and(|now| now == *confined) {
-        // The call fails if the thread has ended, or if its original CPUs are offline. The kernel moves the threads of
-        // offline CPUs itself.
-        let _ = kernel.set_affinity(thread, original);
-    }
-}
-
 /// Clients, indexed by entity.
 pub(super) struct Clients<K: Kernel> {
     slots: Vec<Option<(EntityId, Client<K>)>>,
@@ -398,6 +414,11 @@ impl<K: Kernel> Clients<K> {
     /// Returns the number of slots. The indices below this number cover all clients.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Returns the client in slot `at`.
+    pub(super) fn in_slot(&mut self, at: usize) -> Option<&mut Client<K>> {
+        self.slots[at].as_mut().map(|(_, client)| client)
     }
 
     /// Returns the client in slot `at`, if the client is on `cpu`.

@@ -1,9 +1,10 @@
 //! Dismissal of clients, at their end or on request. Suspension of all clients while no guardian is alive.
 
-use super::client::{Client, give_back_cpus};
+use super::client::Client;
 use super::dispatcher::{Dismissed, Dispatcher};
 use super::leaving::Leaving;
 use super::scan::Found;
+use crate::affinity::{give_back, is_original};
 use crate::kernel::Kernel;
 use crate::restore::{End, PATIENCE, Restoring};
 use crate::table::Row;
@@ -27,7 +28,9 @@ impl<K: Kernel> Dispatcher<K> {
         for (_, client) in self.clients.iter() {
             let confined = CpuSet::one(client.cpu);
             for member in &client.members {
-                give_back_cpus(&self.kernel, &member.thread, &confined, &member.original.affinity);
+                // The call fails if the thread has ended, or if its original CPUs are offline. The kernel moves the
+                // threads of offline CPUs itself.
+                let _ = give_back(&self.kernel, &member.thread, &member.original, &confined);
             }
         }
         self.machine.topology().all()
@@ -37,9 +40,12 @@ impl<K: Kernel> Dispatcher<K> {
     pub fn resume(&mut self) -> CpuSet {
         for (_, client) in self.clients.iter() {
             for member in client.members.iter().filter(|member| !member.is_released) {
-                // A thread that another process has moved in the meantime stays on its new CPUs, and is released when
-                // its client blocks.
-                if self.kernel.affinity(&member.thread).is_ok_and(|now| now == member.original.affinity) {
+                // A thread that another process has moved in the meantime stays on its new CPUs until the next check
+                // of the masks.
+                let may_be_confined = |now: CpuSet| {
+                    now.contains(client.cpu) && is_original(&self.kernel, &member.thread, now, &member.original)
+                };
+                if self.kernel.affinity(&member.thread).is_ok_and(may_be_confined) {
                     let _ = self.kernel.set_affinity(&member.thread, &CpuSet::one(client.cpu));
                 }
             }
@@ -119,7 +125,7 @@ impl<K: Kernel> Dispatcher<K> {
             Restoring::begin(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader))
         };
         let rows = client.members.iter().map(|member| member.row).collect();
-        let leaving = Leaving { restoring: None, rows, leaders, confined: CpuSet::one(client.cpu) };
+        let leaving = Leaving { restoring: None, rows, leaders, confined: client.confined };
         // Entries must not move, because their indices identify them while the caller scans them.
         let number = self.leaving.iter().position(Option::is_none).unwrap_or(self.leaving.len());
         self.leaving.resize_with(self.leaving.len().max(number + 1), || None);
@@ -177,7 +183,7 @@ impl<K: Kernel> Dispatcher<K> {
         leaders.any(|leader| ancestors.contains(&leader.tid) || line(leader.tid).any(|it| it == pid))
     }
 
-    /// Returns the CPUs to which possible parents of `new` were confined before their dismissal.
+    /// Returns, for each dismissed client with a possible parent of `new`, the CPUs to which its threads were confined.
     pub(super) fn left_behind(&self, new: &Found<K::Thread>) -> impl Iterator<Item = CpuSet> {
         let (leader, parent) = (new.leader, new.parent);
         let began = move |it: &Identity| *it == leader || it.tid == parent;

@@ -56,6 +56,8 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) journal: Journal,
     actions: Vec<Action>,
     pub(super) left: Vec<Dismissed>,
+    /// Reasons for threads that have left the promises to their processes.
+    pub(super) reasons: Vec<Explanation>,
     /// Dismissed clients whose threads may be inside a fork, indexed by number.
     pub(super) leaving: Vec<Option<Leaving>>,
 }
@@ -97,6 +99,7 @@ impl<K: Kernel> Dispatcher<K> {
             journal: Journal::new(),
             actions: Vec::with_capacity(64),
             left: Vec::new(),
+            reasons: Vec::new(),
             leaving: Vec::new(),
         })
     }

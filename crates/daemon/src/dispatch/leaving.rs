@@ -14,6 +14,6 @@ pub(super) struct Leaving {
     pub(super) rows: Vec<Row>,
     /// Processes of the client, by their first threads.
     pub(super) leaders: Vec<Identity>,
-    /// The CPU that the threads were confined to.
+    /// The CPUs that the threads were confined to, each thread to one CPU at a time.
     pub(super) confined: CpuSet,
 }

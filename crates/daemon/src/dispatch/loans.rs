@@ -5,12 +5,12 @@
 //! loans, and [hands](Dispatcher::give_loans) these to the dispatcher.
 
 use super::dispatcher::Dispatcher;
-use super::member::{Member, Raise};
+use super::member::Raise;
 use super::refusal::Refusal;
 use super::role::Role;
 use crate::Explanation;
 use crate::kernel::{Kernel, priority};
-use crate::table::{Entry, Full, Original, Table};
+use crate::table::Original;
 use sched::CpuSet;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
@@ -42,21 +42,6 @@ fn gains(attributes: Attributes) -> bool {
         Policy::Deadline { .. } => false,
         _ => true,
     }
-}
-
-/// Replaces the row of `member` by a row with the original attributes, which must be in the table before they change.
-fn record<K: Kernel>(
-    table: &Table,
-    member: &mut Member<K>,
-    attributes: Attributes,
-    confined: CpuSet,
-) -> Result<(), Full> {
-    let original = Original { attributes: Some(attributes), ..member.original };
-    let row = table.record(&Entry { thread: member.identity, leader: member.leader, original, confined })?;
-    table.set_stopped(row, table.is_stopped(member.row));
-    table.forget(member.row);
-    (member.row, member.original) = (row, original);
-    Ok(())
 }
 
 impl<K: Kernel> Dispatcher<K> {
@@ -114,9 +99,13 @@ impl<K: Kernel> Dispatcher<K> {
                 );
                 let what = format!("Tactus sets the attributes of threads of {}: {why}", client.name);
                 reason = Some(Explanation::new(what, "see `tactus doctor` about priority inheritance"));
-                if let Err(full) = record(&self.table, member, attributes, CpuSet::one(client.cpu)) {
-                    client.trouble = Some(Refusal::Full(full).reason());
-                    return None;
+                let original = Original { attributes: Some(attributes), ..member.original };
+                match member.record(&self.table, original, CpuSet::one(client.cpu)) {
+                    Ok(earlier) => self.table.forget(earlier),
+                    Err(full) => {
+                        client.trouble = Some(Refusal::Full(full).reason());
+                        return None;
+                    }
                 }
                 Raise::Set
             }

@@ -3,8 +3,8 @@
 use super::recent::Recent;
 use super::role::Role;
 use crate::kernel::Kernel;
-use crate::table::{Original, Row};
-use sched::Nanos;
+use crate::table::{Entry, Full, Original, Row, Table};
+use sched::{CpuSet, Nanos};
 use sys::attributes::Attributes;
 use sys::thread::Identity;
 
@@ -58,14 +58,28 @@ pub(super) struct Member<K: Kernel> {
     pub(super) is_awaited: bool,
     /// Whether forks of the thread are awaited, if this host reports forks.
     pub(super) has_awaited_births: bool,
-    /// Whether another process has changed the attributes or affinity of the thread. If so, Tactus no longer sets these
-    /// values, and only stops and continues the process.
+    /// Whether the thread has left the promise, because another process has changed its attributes or its affinity. If
+    /// so, Tactus no longer sets these values, and only stops and continues the process.
     pub(super) is_released: bool,
 }
 
 impl<K: Kernel> Member<K> {
     pub(super) fn is_leader(&self) -> bool {
         self.identity == self.leader
+    }
+
+    /// Returns whether the thread runs and has not left the promise.
+    pub(super) fn is_served(&self) -> bool {
+        !self.is_released && !self.has_ended
+    }
+
+    /// Records the thread again, with other originals or another confinement, before the thread changes. Returns the
+    /// earlier row, which the caller forgets. See [`Table::record`].
+    pub(super) fn record(&mut self, table: &Table, original: Original, confined: CpuSet) -> Result<Row, Full> {
+        let row = table.record(&Entry { thread: self.identity, leader: self.leader, original, confined })?;
+        table.set_stopped(row, table.is_stopped(self.row));
+        self.original = original;
+        Ok(std::mem::replace(&mut self.row, row))
     }
 
     /// Sets the level of the thread.

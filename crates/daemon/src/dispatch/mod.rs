@@ -26,6 +26,7 @@ mod client;
 mod cpu;
 mod dismissal;
 mod dispatcher;
+mod following;
 mod journal;
 mod leaving;
 mod loans;
@@ -39,6 +40,7 @@ mod siblings;
 mod turn;
 
 pub use dispatcher::{Dismissed, Dispatcher};
+pub use following::moved_threads;
 pub(crate) use journal::EVENTS_MOST;
 pub use loans::{Offer, begin_loans};
 pub use member::{Level, RaiseBy};

@@ -54,6 +54,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
         self.settle(Some(cpu), now);
         self.apply(cpu, now);
+        self.follow_moved(now);
         self.dismiss_troubled(now);
         Next { at: self.epoch.saturating_add(self.next(cpu, now).since(Instant::ZERO)), call: self.take_calls() }
     }
@@ -94,6 +95,8 @@ impl<K: Kernel> Dispatcher<K> {
         // If another process has lowered a thread of the client, the sentinel reports a quiet CPU although the thread
         // is runnable. Without this release, the client would block and wake in every turn.
         client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
+        // The same holds for a thread that another process has moved to other CPUs.
+        client.note_moved_threads(&self.kernel);
         self.input(now, Input::Block { cpu });
     }
 

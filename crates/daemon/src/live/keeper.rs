@@ -3,7 +3,7 @@
 use super::setup::Setup;
 use super::shared::{AT_ONCE, Shared, at_agent_priority};
 use crate::Explanation;
-use crate::dispatch::{Known, ended, find};
+use crate::dispatch::{Known, ended, find, moved_threads};
 use crate::guardian::Handle;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Beating, Table};
@@ -18,7 +18,7 @@ use sys::{Result, clock, thread};
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// Number of the keeper's bell in the keeper's event set.
 pub(super) const KEEPER_BELL: u64 = 0;
-/// Interval between checks of the guardian.
+/// Interval between checks of the guardian, and of the affinity of served threads.
 const WATCH: Nanos = Nanos::ms(50);
 
 /// Turns the calling thread into the keeper. The keeper runs at a lower priority than every dispatched thread.
@@ -76,6 +76,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         if watched.saturating_add(WATCH) <= now {
             watched = now;
             watch(shared, watcher);
+            follow_threads(shared);
             has_dismissals = true;
             lacks_loans = true;
         }
@@ -103,6 +104,20 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Follows the affinity of the threads that other processes have moved since the last check.
+fn follow_threads(shared: &Shared<'_>) {
+    let confined = at_agent_priority(|| shared.lock().confined());
+    let moved = moved_threads(&shared.kernel, &confined);
+    // An empty step collects the reasons of threads that the agents have found.
+    for some in moved.chunks(AT_ONCE).chain([&[][..]]) {
+        let (call, reasons) = at_agent_priority(|| shared.lock().follow(some));
+        shared.call(&call);
+        reasons.into_iter().for_each(|reason| shared.warn(reason));
+    }
+    // Forks are recorded on the CPU of the client, and the client may have moved.
+    while at_agent_priority(|| shared.lock().await_further_births(AT_ONCE)) {}
 }
 
 /// Adopts the new threads and children.

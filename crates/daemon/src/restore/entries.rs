@@ -2,6 +2,7 @@
 
 use super::outcome::{Outcome, ThreadRestored};
 use crate::Explanation;
+use crate::affinity::{GivenBack, give_back};
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Row, Table};
 use sys::attributes::{Attributes, Policy};
@@ -130,18 +131,10 @@ fn go_on<K: Kernel>(kernel: &K, leader: &K::Thread, table: &Table, row: Row) -> 
 
 /// Restores the affinity, if Tactus has changed it.
 pub(super) fn affinity<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outcome {
-    let original = entry.original.affinity;
-    let change = || {
-        let found = kernel.affinity(thread)?;
-        if found == original {
-            return Ok(Outcome::AsBefore);
-        }
-        if found != entry.confined {
-            return Ok(Outcome::Left);
-        }
-        kernel.set_affinity(thread, &original)?;
-        kernel.status(thread)?;
-        Ok(Outcome::Restored)
-    };
-    change().unwrap_or_else(Outcome::of)
+    match give_back(kernel, thread, &entry.original, &entry.confined) {
+        Ok(GivenBack::AsBefore) => Outcome::AsBefore,
+        Ok(GivenBack::Restored) => Outcome::Restored,
+        Ok(GivenBack::Left) => Outcome::Left,
+        Err(error) => Outcome::of(error),
+    }
 }

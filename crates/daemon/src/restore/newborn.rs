@@ -195,9 +195,10 @@ fn bring_up<K: Kernel>(kernel: &K, thread: &K::Thread, leader: Identity, legacy:
         done.attributes = attributes(kernel, thread, wanted);
     }
     done.affinity = match kernel.affinity(thread) {
-        Ok(found) if legacy.confined.contains(&found) => affinity(kernel, thread, &Entry { confined: found, ..entry }),
-        Ok(found) if found == original.affinity => Outcome::AsBefore,
-        Ok(_) => Outcome::Left,
+        Ok(found) => {
+            let inherited = legacy.confined.iter().find(|confined| **confined == found).or(legacy.confined.first());
+            affinity(kernel, thread, &Entry { confined: inherited.copied().unwrap_or(CpuSet::EMPTY), ..entry })
+        }
         Err(error) => Outcome::of(error),
     };
     done

@@ -34,8 +34,11 @@ impl Place {
     /// its confinement.
     fn record(&self, tid: u32, confined: CpuSet) -> (Row, Entry) {
         let thread = Thread::open(tid).unwrap().identity();
-        let original =
-            Original { attributes: Some(attributes::get(tid).unwrap()), affinity: affinity::get(tid).unwrap() };
+        let original = Original {
+            attributes: Some(attributes::get(tid).unwrap()),
+            affinity: affinity::get(tid).unwrap(),
+            follows_cpuset: false,
+        };
         let entry = Entry { thread, leader: thread, original, confined };
         (self.table.record(&entry).unwrap(), entry)
     }
@@ -312,16 +315,21 @@ fn a_table_that_was_left_is_replayed_and_removed_unless_something_is_left_to_do(
     let child = Child::start(Work::Sleep).unwrap();
     let before = affinity::get(child.pid()).unwrap();
     let thread = Thread::open(child.pid()).unwrap().identity();
-    let original = Original { attributes: Some(attributes::get(child.pid()).unwrap()), affinity: before };
+    let attributes = Some(attributes::get(child.pid()).unwrap());
+    let original = Original { attributes, affinity: before, follows_cpuset: false };
     let entry = Entry { thread, leader: thread, original, confined: first };
     affinity::set(child.pid(), &first).unwrap();
-    // An affinity of CPUs that do not exist cannot be restored.
-    let nowhere: CpuSet = CpuSet::one(sched::CpuId::new(sched::id::CPUS_MAX - 1));
+    if !raise(child.pid(), priority::RAISED) {
+        return;
+    }
+    // No kernel has class 77.
+    let unknown = Some(Attributes::of(Policy::Unknown(77)));
     let table = directory.create_table(2, &lock).unwrap();
-    let row = table.record(&Entry { original: Original { affinity: nowhere, ..original }, ..entry }).unwrap();
+    let row = table.record(&Entry { original: Original { attributes: unknown, ..original }, ..entry }).unwrap();
     let Ok(Replayed::Done(restored)) = replay(&kernel, &directory, &lock) else { panic!("there is a table") };
     assert!(restored.count(End::Failed) == 1 && !table.is_finished(), "{restored}");
     table.forget(row);
+    affinity::set(child.pid(), &first).unwrap();
     table.record(&entry).unwrap();
     let Ok(Replayed::Done(restored)) = replay(&kernel, &directory, &lock) else { panic!("there is a table") };
     assert!(restored.count(End::Restored) == 1 && table.is_finished(), "{restored}");

@@ -11,6 +11,8 @@ pub struct Original {
     pub attributes: Option<Attributes>,
     /// Affinity of the thread.
     pub affinity: CpuSet,
+    /// Whether the affinity of the thread was the whole cpuset, so that the affinity follows changes of the cpuset.
+    pub follows_cpuset: bool,
 }
 
 /// A thread that Tactus has changed, or is about to change.

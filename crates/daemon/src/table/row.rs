@@ -17,8 +17,10 @@ pub(super) const ATTRIBUTES: usize = 6;
 pub(super) const OF_AFFINITY: usize = OF_ATTRIBUTES + ATTRIBUTES;
 pub(super) const SET: usize = CPUS_MAX / 64;
 pub(super) const OF_CONFINED: usize = OF_AFFINITY + SET;
+/// One if the thread follows its cpuset; always zero in tables of versions 1 and 2.
+pub(super) const OF_FOLLOWS_CPUSET: usize = OF_CONFINED + SET;
 pub(super) const ROW: usize = 48;
-const _: () = assert!(OF_CONFINED + SET <= ROW, "a row holds all of its parts");
+const _: () = assert!(OF_FOLLOWS_CPUSET < ROW, "a row holds all of its parts");
 
 // Flags beside the class, in the first word of the attributes.
 const RESET_ON_FORK: u64 = 1 << 32;
@@ -116,6 +118,7 @@ pub(super) fn entry_of(words: &[u64; ROW]) -> Option<(Entry, bool)> {
         original: Original {
             attributes: attributes_of(&words[OF_ATTRIBUTES..OF_AFFINITY])?,
             affinity: set_of(&words[OF_AFFINITY..OF_CONFINED]),
+            follows_cpuset: words[OF_FOLLOWS_CPUSET] != 0,
         },
         confined: set_of(&words[OF_CONFINED..OF_CONFINED + SET]),
     };

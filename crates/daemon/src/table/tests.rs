@@ -57,7 +57,7 @@ fn entry(tid: u32, attributes: impl Into<Option<Attributes>>) -> Entry {
     Entry {
         thread: Identity { tid, start_time: u64::from(tid) << 40 },
         leader: Identity { tid: tid / 2, start_time: 5 },
-        original: Original { attributes: attributes.into(), affinity },
+        original: Original { attributes: attributes.into(), affinity, follows_cpuset: tid % 3 == 1 },
         confined: CpuSet::one(CpuId::new(64)),
     }
 }
@@ -198,6 +198,22 @@ fn what_is_no_table_is_refused_in_words() {
     assert_eq!(open(&with(AT_VERSION, VERSION + 1)), NotTable::Version(VERSION + 1));
     assert_eq!(open(&with(AT_ROWS, u64::MAX)), NotTable::Cut);
     assert!(NotTable::Version(2).to_string().contains("use the program that wrote it"));
+}
+
+/// Tables of versions 1 and 2 have zero in the words that version 3 added.
+#[test]
+fn a_table_of_an_earlier_version_is_read_and_no_thread_of_it_follows_its_cpuset() {
+    let (table, heap) = table(1);
+    let recorded = entry(4, Attributes::of(Policy::Idle));
+    let row = table.record(&recorded).unwrap();
+    for version in [1, 2] {
+        let mut words = heap.words();
+        words[AT_VERSION] = version;
+        words[table.at(row) + OF_FOLLOWS_CPUSET] = 0;
+        let earlier = Table::open(Box::new(Heap::of(&words))).unwrap();
+        let original = Original { follows_cpuset: false, ..recorded.original };
+        assert_eq!(earlier.entries(), [(row, Entry { original, ..recorded }, false)]);
+    }
 }
 
 #[test]

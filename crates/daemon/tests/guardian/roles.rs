@@ -27,8 +27,11 @@ fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
     let leader = Thread::open(pid).unwrap().identity();
     for tid in thread::threads(pid).unwrap() {
         let thread = Thread::open(tid).unwrap().identity();
-        let original =
-            Original { attributes: Some(attributes::get(tid).unwrap()), affinity: affinity::get(tid).unwrap() };
+        let original = Original {
+            attributes: Some(attributes::get(tid).unwrap()),
+            affinity: affinity::get(tid).unwrap(),
+            follows_cpuset: false,
+        };
         let row = table.record(&Entry { thread, leader, original, confined: *cpu }).unwrap();
         match attributes::set(tid, Attributes::raised(priority::RAISED)) {
             Ok(()) | Err(Error::NotPermitted { .. }) => {}

@@ -8,6 +8,7 @@ mod births;
 mod compares;
 mod ends;
 mod faults;
+mod follows;
 mod keeps;
 mod refuses;
 mod restores;

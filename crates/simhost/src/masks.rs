@@ -1,0 +1,31 @@
+//! [`Masks`]: the user masks of a thread, from which its affinity follows.
+
+use sched::CpuSet;
+
+/// The CPUs of the last change of a thread's affinity, which the kernel remembers (`user_cpus_ptr`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Masks {
+    pub(super) is: CpuSet,
+    /// The same without Tactus.
+    pub(super) untouched: CpuSet,
+    /// Whether no observer can tell or restore the untouched mask: the last change by another process set the affinity
+    /// that the thread had already, the thread was forked by one of several threads with different masks, or the mask
+    /// was the whole cpuset or had other CPUs. Before Tactus has set an affinity, a single CPU may also be an inherited confinement.
+    pub(super) is_ambiguous: bool,
+    /// Whether Tactus has set the affinity of the thread.
+    pub(super) is_set: bool,
+    /// Whether Tactus has set the affinity of the thread or of an ancestor.
+    pub(super) is_confined: bool,
+}
+
+impl Masks {
+    /// The masks of a thread whose affinity was never changed.
+    pub(super) const NONE: Masks =
+        Masks { is: CpuSet::ALL, untouched: CpuSet::ALL, is_ambiguous: false, is_set: false, is_confined: false };
+}
+
+/// Returns the affinity of a thread. Source: `__set_cpus_allowed_ptr`, kernel/sched/core.c, v6.18.
+pub(super) fn affinity(mask: &CpuSet, cpuset: &CpuSet) -> CpuSet {
+    let both = mask.and(cpuset);
+    if both.is_empty() { *cpuset } else { both }
+}

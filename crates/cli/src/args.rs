@@ -10,18 +10,22 @@ const RUN_EXIT_CODES: &str =
     "The threads of a client run at real-time priority while its slice lasts, and are restored when the \
     run ends. A guardian restores them if the run dies.
 
-Exit codes: the command's own; 0 success; 1 failure; 2 invalid or refused input, nothing was changed or run; \
-    130 interrupted.";
+Exit codes: 130 interrupted; the exit code of the only process if it is a command, or 128 plus the signal that ended it; \
+    3 a promise was not kept; 0 success; 1 failure; 2 invalid or refused input, nothing was changed or run. The first of \
+    these that applies and is not 0.";
 
 const DOCTOR_EXIT_CODES: &str = "All trials use child processes, and leave this machine unchanged.
 
 Exit codes: 0 promises can be kept here; 1 no promise can be kept, or the examination failed; 2 invalid input; \
     130 interrupted.";
 
-const RESTORE_EXIT_CODES: &str = "Values that another process has set since stay as they are.
+const RELEASE_EXIT_CODES: &str =
+    "Works with all processes of Tactus dead. A living daemon is asked to end, and killed \
+    after 5 s. Values that another process has set since stay as they are. Root releases the table of each user in a \
+    process of that user.
 
 Exit codes: 0 every thread is restored, or there was nothing to restore; 1 some threads could not be \
-    restored; 2 a dispatcher is running, nothing was done; 130 interrupted.";
+    restored; 2 invalid input; 130 interrupted.";
 
 /// A CPU scheduler for virtual machines, and a simulator of its policies.
 #[derive(Parser, Debug)]
@@ -57,9 +61,9 @@ pub(crate) enum Command {
     /// Examine this machine: its properties, the enforcement mechanisms that work, and the lateness of its timers
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(Doctor),
-    /// Restore the threads of a dispatcher that died together with its guardian
-    #[command(after_help = RESTORE_EXIT_CODES)]
-    Restore(Restore),
+    /// Give everything back: end the daemon, if it still lives, and restore all threads that it has changed
+    #[command(after_help = RELEASE_EXIT_CODES)]
+    Release(Release),
     /// (internal) Guardian of the dispatcher with the table of originals in DIRECTORY
     #[command(hide = true)]
     Guardian {
@@ -288,13 +292,19 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Restore {
+pub(crate) struct Release {
+    /// Release all tables on this host; users other than root can release only their own
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print the result as JSON (docs/report.md)
     #[arg(long)]
     pub(crate) json: bool,
     /// Directory of the table of originals, in place of the default
-    #[arg(long, value_name = "DIR", hide = true)]
+    #[arg(long, value_name = "DIR", hide = true, conflicts_with = "all")]
     pub(crate) directory: Option<PathBuf>,
+    /// Directory of volatile state, in place of /run
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) run_directory: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

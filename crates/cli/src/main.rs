@@ -17,7 +17,7 @@ mod process;
 mod progress;
 mod record;
 mod recording;
-mod restore;
+mod release;
 mod run;
 mod seeds;
 mod sim;
@@ -83,7 +83,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Lab(args)) => return experiments::run(&args),
         Some(Command::Demo(args)) => demo::run(&args)?,
         Some(Command::Doctor(args)) => doctor::run(&args)?,
-        Some(Command::Restore(args)) => restore::run(&args)?,
+        Some(Command::Release(args)) => release::run(&args)?,
         Some(Command::Guardian { .. }) => unreachable!("it was run before anything was arranged"),
         Some(Command::Work(args)) => process::work(&args)?,
         Some(Command::Launch(args)) => process::launch(&args)?,

@@ -1,4 +1,4 @@
-//! The directory that the daemon, its guardian and `tactus restore` share. The directory contains the table of
+//! The directory that the daemon, its guardian and `tactus release` share. The directory contains the table of
 //! originals, and a lock that admits one dispatcher per user.
 
 use crate::linux::lower_all;
@@ -24,10 +24,21 @@ const HOST: &str = "tactus-dispatcher";
 /// Maximum time to wait for the lock. A guardian that holds the lock restores all threads in less time.
 const RESTORING: Nanos = Nanos::s(1);
 
-/// The directory that the daemon, its guardian and `tactus restore` share.
+/// The directory that the daemon, its guardian and `tactus release` share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Directory {
     path: PathBuf,
+}
+
+/// The default directory of a user other than root.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UserDirectory {
+    /// ID of the user.
+    pub user: u32,
+    /// Group of the user's session.
+    pub group: u32,
+    /// The directory, which need not exist.
+    pub directory: Directory,
 }
 
 /// Reason why this process must not dispatch or restore.
@@ -78,6 +89,30 @@ impl Directory {
             Explanation::new(why, "run as root, or in a user session with XDG_RUNTIME_DIR")
         };
         Ok(Directory::at(own.ok_or_else(none)?.join("tactus")))
+    }
+
+    /// Returns the default directories of the users with a session on this host, in the order of their IDs, without the
+    /// directory of root. `run` is the directory of volatile state, usually `/run`. Only names are read: the directories
+    /// are under the control of their users.
+    #[must_use]
+    pub fn of_users(run: &Path) -> Vec<UserDirectory> {
+        use std::os::unix::fs::MetadataExt;
+        let sessions = std::fs::read_dir(run.join("user")).into_iter().flatten().flatten();
+        let of = |entry: std::fs::DirEntry| {
+            let user: u32 = entry.file_name().to_str()?.parse().ok()?;
+            // Does not follow symbolic links.
+            let found = entry.metadata().ok().filter(|found| found.is_dir() && found.uid() == user && user != 0)?;
+            Some(UserDirectory { user, group: found.gid(), directory: Directory::at(entry.path().join("tactus")) })
+        };
+        let mut all: Vec<UserDirectory> = sessions.filter_map(of).collect();
+        all.sort_by_key(|found| found.user);
+        all
+    }
+
+    /// Returns the pid of the process that dispatches on this host, whatever its directory; `None` without a dispatcher.
+    #[must_use]
+    pub fn dispatcher() -> Option<u32> {
+        HostLock::holder(HOST)
     }
 
     /// Returns the directory at `path`, which need not exist yet.
@@ -265,6 +300,28 @@ mod tests {
         let me = std::process::id();
         assert_eq!(reason.reason, format!("another dispatcher runs on this host, as process {me}"));
         assert!(reason.remedy.contains(&format!("kill {me}")));
+    }
+
+    #[test]
+    fn only_directories_of_their_users_are_directories_of_users() {
+        use std::os::unix::fs::{chown, symlink};
+        let run = tempfile::tempdir().unwrap();
+        let user = run.path().join("user");
+        assert_eq!(Directory::of_users(run.path()), [], "there is no directory of sessions");
+        for name in ["1001", "70", "0", "1002", "guest"] {
+            std::fs::create_dir_all(user.join(name)).unwrap();
+        }
+        symlink(user.join("1001"), user.join("1003")).unwrap();
+        if privileges::user() != 0 {
+            return eprintln!("SKIPPED: only root can give a directory to another user");
+        }
+        for (name, owner) in [("1001", 1001), ("70", 70), ("1002", 70), ("guest", 1001)] {
+            chown(user.join(name), Some(owner), Some(owner)).unwrap();
+        }
+        let found = Directory::of_users(run.path());
+        let found: Vec<(u32, u32, &Path)> = found.iter().map(|it| (it.user, it.group, it.directory.path())).collect();
+        let [first, second] = ["70", "1001"].map(|name| user.join(name).join("tactus"));
+        assert_eq!(found, [(70, 70, &*first), (1001, 1001, &*second)]);
     }
 
     #[test]

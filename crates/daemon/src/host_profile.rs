@@ -2,6 +2,7 @@
 
 use crate::Explanation;
 use crate::doctor::Mechanism;
+use crate::kernel::priority;
 use sched::{CpuSet, Nanos};
 use sys::cpus::{self, Cpuset, Times};
 use sys::kernel::{self, ClockSource, Configuration, Configured, SchedExt};
@@ -13,6 +14,8 @@ const QUICK_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv
 /// Maximum share of steal time without a warning. Unit: parts per million.
 const STEAL_MOST: u64 = 10_000;
 const MILLION: u64 = 1_000_000;
+/// Priority of interrupt threads. Source: `sched_set_fifo`, kernel/sched/syscalls.c, Linux 6.18: MAX_RT_PRIO / 2.
+const INTERRUPT_PRIORITY: u32 = 50;
 /// The first kernel with fair servers. Source: kernel/sched/fair.c, Linux 6.12.
 const FAIR_SERVERS_SINCE: (u32, u32) = (6, 12);
 /// Default bandwidth of a fair server. Source: `fair_server_init`, kernel/sched/fair.c, Linux 6.12.
@@ -225,6 +228,15 @@ impl HostProfile {
         };
         self.warn_of_realtime(&mut warn);
         self.warn_of_cpus(&mut warn);
+        if self.kernel.is_realtime {
+            let [least, most] = [priority::SENTINEL, priority::GUARDIAN];
+            let why = format!(
+                "PREEMPT_RT handles interrupts in threads at real-time priority {INTERRUPT_PRIORITY}: Tactus and its clients \
+                 run at {least} to {most}, so a client delays the interrupts of its CPU for up to a slice"
+            );
+            let remedy = "keep device interrupts on CPUs without promises (/proc/irq/*/smp_affinity_list)";
+            warn("PREEMPT_RT", why, remedy);
+        }
         if let Ok(clock) = &self.kernel.clock
             && !QUICK_CLOCKS.contains(&clock.current.as_str())
         {
@@ -351,6 +363,7 @@ pub(crate) mod fixture {
         host.cpus.allowed = host.cpus.online;
         host.cpus.siblings = CpuSet::EMPTY;
         host.kernel.autogroups = false;
+        host.kernel.is_realtime = false;
         host.kernel.clock = Ok(ClockSource { current: "tsc".into(), available: vec!["tsc".into()] });
         host.times = Times { total: Nanos::s(1_000), idle: Nanos::ZERO, steal: Some(Nanos::s(1)) };
         host
@@ -416,6 +429,7 @@ mod tests {
         assert_eq!(with(&|host| host.realtime.grouped = Configured::With), ["RT_GROUP_SCHED"]);
         assert_eq!(with(&|host| host.cpus.allowed = CpuSet::EMPTY), ["cpuset"]);
         assert_eq!(with(&|host| host.cpus.siblings = host.cpus.online), ["threads of a core"]);
+        assert_eq!(with(&|host| host.kernel.is_realtime = true), ["PREEMPT_RT"]);
         assert_eq!(with(&|host| host.times.steal = Some(Nanos::s(20))), ["steal"]);
         assert_eq!(with(&|host| host.kernel.autogroups = true), ["autogroups"]);
         let slow = ClockSource { current: "hpet".into(), available: Vec::new() };

@@ -16,6 +16,7 @@ pub mod lateness;
 pub mod linux;
 pub mod live;
 pub mod processes;
+pub mod release;
 pub mod restore;
 pub mod table;
 pub mod terms;

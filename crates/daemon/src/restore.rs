@@ -1,5 +1,5 @@
 //! Restoring threads. The daemon restores threads at its orderly end, its guardian does so when the daemon dies, and
-//! `tactus restore` or the next daemon at its start does so from a leftover table.
+//! `tactus release` or the next daemon at its start does so from a leftover table.
 //!
 //! Restoring compares values: the original replaces a value that Tactus has set, but not a value that another process
 //! has set since. Restoring may therefore be repeated, be interrupted and started again, or run in two processes at the

@@ -121,6 +121,12 @@ pub struct Got {
     pub changes: u64,
     /// Maximum time from a change of a reservation until the change became effective.
     pub change_max_ns: u64,
+    /// Number of times that the promise stopped being kept (live runs only).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub breaches: u64,
+    /// Instant at which the promise first stopped being kept. Unit: nanoseconds since the start of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_breach_ns: Option<u64>,
     /// Number of waits. A wait lasts from a wake-up or loss of the CPU until the entity runs, and includes held time.
     pub waits: u64,
     /// Sum of all waits.
@@ -185,6 +191,8 @@ impl Got {
             worst_debt_ns: got.promise.worst_debt.as_ns(),
             changes: got.promise.changes.count(),
             change_max_ns: got.promise.changes.longest().as_ns(),
+            breaches: got.promise.breaches,
+            first_breach_ns: got.promise.first_breach.map(Instant::as_ns),
             waits: got.waits.count(),
             wait_total_ns: got.waits.total().as_ns(),
             wait_p50_ns: got.waits.percentile(50).as_ns(),

@@ -187,7 +187,8 @@ impl Kernel for Caller {
     }
 
     fn user(&self) -> u32 {
-        self.world.borrow().tasks.processes[&self.pid].owner.real
+        // A process that has crashed may be reaped already. Its calls have no effect.
+        self.world.borrow().tasks.processes.get(&self.pid).map_or(0, |process| process.owner.real)
     }
 
     fn realtime_limit(&self, thread: &Held) -> Result<Option<Nanos>> {

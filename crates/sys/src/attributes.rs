@@ -259,8 +259,10 @@ pub fn apply(tid: u32, wanted: Attributes) -> Result<()> {
              of its cpuset (no taskset)"
         }
         Policy::Fifo { .. } | Policy::RoundRobin { .. } => {
-            "run with CAP_SYS_NICE or RLIMIT_RTPRIO (ulimit -r), use a priority from 1 to 99, and with RT_GROUP_SCHED a control \
-             group with real-time runtime (cpu.rt_runtime_us)"
+            // RLIMIT_RTPRIO permits the class, but not the way back: clearing reset-on-fork requires the capability.
+            // Source: user_check_sched_setscheduler, kernel/sched/syscalls.c, Linux 6.18.
+            "run with CAP_SYS_NICE (RLIMIT_RTPRIO is not enough), use a priority from 1 to 99, and with RT_GROUP_SCHED a \
+             control group with real-time runtime (cpu.rt_runtime_us)"
         }
         Policy::Ext { .. } => "use a kernel with CONFIG_SCHED_CLASS_EXT",
         _ => "use a thread of this user and a nice value from -20 to 19; run with CAP_SYS_NICE to lower it",

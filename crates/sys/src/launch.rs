@@ -32,6 +32,25 @@ pub fn inherit(command: &mut Command, descriptor: OwnedFd) -> i32 {
     number
 }
 
+/// Makes `command` start for user `user` and group `group`, without other groups, in a session of its own, and with the
+/// standard streams as its only descriptors. The user can therefore neither write into the terminal of this process nor
+/// use its files. The call needs the privilege to change the user.
+pub fn run_as(command: &mut Command, user: u32, group: u32) {
+    command.uid(user).gid(group);
+    let detach = || {
+        rustix::process::setsid()?;
+        // SAFETY: the call takes numbers only. Descriptors stay open until the program is executed.
+        match unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls, which neither allocate nor lock.
+    unsafe {
+        command.pre_exec(detach);
+    }
+}
+
 /// Returns the descriptor that this process inherited under `number`. Children of this process do not inherit the
 /// descriptor.
 ///

@@ -6,6 +6,25 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sched::Nanos;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// The first version of `struct pidfd_info`. Source: include/uapi/linux/pidfd.h, Linux 6.13.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    /// pid, tgid, ppid, and the real, effective, saved and file system IDs of user and group.
+    ids: [u32; 11],
+    exit_code: i32,
+}
+
+/// PIDFD_GET_INFO for the size of [`PidfdInfo`]. Source: as there, `_IOWR(PIDFS_IOCTL_MAGIC, 11, struct pidfd_info)`.
+const PIDFD_GET_INFO: u64 = (3 << 30) | ((size_of::<PidfdInfo>() as u64) << 16) | (0xff << 8) | 11;
+/// The exit code of a reaped process. Source: as there, since Linux 6.15.
+const PIDFD_INFO_EXIT: u64 = 1 << 3;
 
 /// A handle to a process, which never refers to a later process with the same pid. The file descriptor becomes readable
 /// when the process ends.
@@ -66,6 +85,32 @@ impl Process {
                 Err(_) => return false,
             }
         }
+    }
+
+    /// Returns how the process ended. `None`: the process has not ended, or the kernel does not report the end to this
+    /// process. Linux reports the end of a reaped process since version 6.15.
+    #[must_use]
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        if !self.has_ended() {
+            return None;
+        }
+        // Until the parent reaps the process, /proc has its exit code, and the pid is not reused.
+        let of_zombie = crate::thread::exit_code(self.pid).filter(|_| self.is_unreaped());
+        of_zombie.or_else(|| self.reaped_exit_code()).map(ExitStatus::from_raw)
+    }
+
+    /// Returns whether the process exists, or has ended and is not reaped yet.
+    fn is_unreaped(&self) -> bool {
+        // SAFETY: the call takes numbers only. Signal 0 is not sent.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), 0, 0, 0) == 0 }
+    }
+
+    /// Returns the exit code of a reaped process, in the form of waitpid(2).
+    fn reaped_exit_code(&self) -> Option<i32> {
+        let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
+        // SAFETY: the kernel writes at most as many bytes as the request states, which is the size of `info`.
+        let answer = unsafe { libc::ioctl(self.handle.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
+        (answer == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
     }
 
     /// Stops the process: none of its threads runs until the process is continued. The parent of the process is
@@ -268,6 +313,26 @@ mod tests {
         process.kill_by(child.pid()).unwrap();
         assert!(process.ends_within(Nanos::s(5)));
         assert!(matches!(process.stop_by(child.pid()), Err(Error::Gone(_))));
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_known_before_and_after_it_is_reaped() {
+        let child = Child::start(Work::Sleep).unwrap();
+        let process = Process::open(child.pid()).unwrap();
+        assert_eq!(process.exit_status(), None, "it has not ended");
+        process.kill().unwrap();
+        assert!(process.ends_within(Nanos::s(5)));
+        let killed = Some(ExitStatus::from_raw(libc::SIGKILL));
+        assert_eq!(process.exit_status(), killed, "it is not reaped yet");
+        drop(child);
+        match process.exit_status() {
+            None => eprintln!("SKIPPED: this kernel does not report the end of a reaped process"),
+            found => assert_eq!(found, killed),
+        }
+        let mut shell = std::process::Command::new("sh").args(["-c", "read -r line; exit 7"]).spawn().unwrap();
+        let process = Process::open(shell.id()).unwrap();
+        let status = shell.wait().unwrap();
+        assert!(process.exit_status().is_none_or(|found| found == status));
     }
 
     #[test]

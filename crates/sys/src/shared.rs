@@ -181,6 +181,19 @@ pub enum HostLocked {
 }
 
 impl HostLock {
+    /// Returns the pid of the process that holds the lock `name`. `None`: no process holds the lock, or the kernel does
+    /// not report its pid.
+    #[must_use]
+    pub fn holder(name: &str) -> Option<u32> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let asking = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?;
+        // The holder accepts no connection. The kernel nevertheless reports its pid to a connected socket.
+        net::connect(&asking, &address).ok()?;
+        let holder = net::sockopt::socket_peercred(&asking).ok()?;
+        Some(holder.pid.as_raw_nonzero().get().unsigned_abs())
+    }
+
     /// Acquires the lock `name` without waiting.
     ///
     /// # Errors
@@ -188,20 +201,14 @@ impl HostLock {
     pub fn try_hold(name: &str) -> Result<HostLocked> {
         let failed = |errno: Errno| Error::from(errno, format!("hold the host lock {name}"), REMEDY);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = || net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed);
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
-        let own = socket()?;
+        let own = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
         match net::bind(&own, &address) {
             Ok(()) => {
                 net::listen(&own, WAITING_MOST).map_err(failed)?;
                 Ok(HostLocked::Ours(HostLock { _socket: own }))
             }
-            Err(Errno::ADDRINUSE) => {
-                // The holder accepts no connection. The kernel nevertheless reports its pid to a connected socket.
-                let asking = socket()?;
-                let holder = net::connect(&asking, &address).and_then(|()| net::sockopt::socket_peercred(&asking)).ok();
-                Ok(HostLocked::Held(holder.map(|holder| holder.pid.as_raw_nonzero().get().unsigned_abs())))
-            }
+            Err(Errno::ADDRINUSE) => Ok(HostLocked::Held(HostLock::holder(name))),
             Err(errno) => Err(failed(errno)),
         }
     }
@@ -240,7 +247,9 @@ mod tests {
             let again = HostLock::try_hold(&name).unwrap();
             assert!(matches!(again, HostLocked::Held(Some(pid)) if pid == std::process::id()), "{again:?}");
         }
+        assert_eq!(HostLock::holder(&name), Some(std::process::id()));
         drop(held);
+        assert_eq!(HostLock::holder(&name), None);
         assert!(matches!(HostLock::try_hold(&name).unwrap(), HostLocked::Ours(_)));
     }
 

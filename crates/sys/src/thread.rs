@@ -265,6 +265,18 @@ pub fn status(tid: u32) -> Result<Status> {
     Thread::open(tid)?.status()
 }
 
+/// Returns the exit code of the ended and unreaped process `pid`, in the form of waitpid(2); `None` if the process is in
+/// another state, or the kernel withholds the code. Source: field 52 of proc_pid_stat(5).
+pub(crate) fn exit_code(pid: u32) -> Option<i32> {
+    let text = file::read(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+    if State::of(*fields.first()?.as_bytes().first()?) != State::Dead {
+        return None;
+    }
+    fields.get(49)?.parse().ok()
+}
+
 /// Returns the tids of the threads of process `pid`, in ascending order.
 ///
 /// # Errors

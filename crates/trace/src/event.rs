@@ -89,6 +89,18 @@ pub enum Event {
         /// Whether the entity was runnable throughout the period.
         throughout: bool,
     },
+    /// The promise to an entity stops being kept, or is kept again. The driver that enforces the reservation judges this
+    /// by the latest periods in which the entity was runnable throughout.
+    Kept {
+        /// The entity with the reservation.
+        entity: EntityId,
+        /// Whether the promise is kept from now on.
+        kept: bool,
+        /// Number of these periods in which the entity received less than was due.
+        missed: u64,
+        /// Number of these periods.
+        of: u64,
+    },
     /// An entity that slept until the release of a job starts the job.
     Woke {
         /// The entity.

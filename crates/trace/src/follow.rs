@@ -333,6 +333,7 @@ impl Follower {
             | Event::Refused(_)
             | Event::Background { .. }
             | Event::Period { .. }
+            | Event::Kept { .. }
             | Event::Woke { .. }
             | Event::Irq { .. }
             | Event::Skipped { .. }

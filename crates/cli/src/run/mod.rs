@@ -1,8 +1,11 @@
 //! `tactus run`: promises to real processes.
 
+pub(crate) mod breaches;
+pub(crate) mod end;
 pub(crate) mod outcome;
 pub(crate) mod plan;
 pub(crate) mod play;
+mod refusal;
 
 use crate::args::Run;
 use crate::failure::{Failure, refused};
@@ -11,10 +14,14 @@ use crate::record::Form;
 use daemon::directory::Directory;
 use daemon::live;
 use daemon::terms::Terms;
+use end::End;
 use outcome::{Kept, Shown};
 use plan::Plan;
 use play::Played;
 use std::process::ExitCode;
+
+/// The exit code of a run in which a promise was not kept.
+const NOT_KEPT: u8 = 3;
 
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.output.trace {
@@ -46,19 +53,13 @@ pub(crate) fn keep(terms: &Terms, directory: Directory, plan: &Plan) -> Result<P
     }
 }
 
-/// Returns the exit code: 130 after an interrupt; otherwise the exit code of the process, if the plan has exactly one
-/// process and the run started it; otherwise 0.
+/// Returns the exit code. The first of these codes that applies and is not 0: 130 after an interrupt; the code of the
+/// process, if the plan has exactly one process; [`NOT_KEPT`] if a promise was not kept.
 fn status(plan: &Plan, played: &Played) -> ExitCode {
-    use std::os::unix::process::ExitStatusExt;
-    let alone = plan.processes.len() == 1;
-    match played.ends.first().and_then(|end| end.status).filter(|_| alone) {
+    let only = played.ends.first().filter(|_| plan.processes.len() == 1);
+    match only.map_or(0, End::code) {
         _ if played.interrupted => ExitCode::from(130),
-        // The exit code that a shell reports.
-        Some(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
-            (None, Some(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
-            (None, None) => ExitCode::FAILURE,
-        },
-        None => ExitCode::SUCCESS,
+        0 if !played.is_kept() => ExitCode::from(NOT_KEPT),
+        code => ExitCode::from(code),
     }
 }

@@ -65,6 +65,15 @@ impl Kept {
         for (name, reason) in &played.troubles {
             text += &format!("\n{name} was dismissed before the end: {reason}.\n");
         }
+        for reason in &played.warnings {
+            text += &format!("\nThe daemon warns: {reason}.\n");
+        }
+        for breach in &played.breaches {
+            text += &format!("\n{}.\n", breach.in_words());
+        }
+        for end in &played.ends {
+            text += &end.in_words().map_or(String::new(), |words| format!("\n{words}.\n"));
+        }
         if !played.reports_wakeups {
             text += "\nThis host does not report wake-ups of threads: they are polled every millisecond, and detected late. To avoid \
                      that, run with CAP_PERFMON.\n";

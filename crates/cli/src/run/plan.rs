@@ -1,10 +1,12 @@
 //! The plan of a live run: its processes and their promises.
 
+use super::refusal::RefusedRun;
 use crate::args::{Raising, Run};
 use crate::failure::{Failure, refused};
+use crate::output;
 use daemon::Explanation;
 use daemon::directory::Directory;
-use daemon::dispatch::{PromiseRequest, Refusal};
+use daemon::dispatch::{Alternatives, PromiseRequest, Refusal};
 use daemon::doctor::{self, Mechanism};
 use daemon::host_profile::HostProfile;
 use daemon::processes::{Periodic, Work};
@@ -13,7 +15,7 @@ use input::problem::{Problems, Wrong};
 use input::source::{Source as Text, Span};
 use report::{EntityDescription, RunDescription};
 use scenario::{Real, Scenario, Workload};
-use sched::{CpuSet, Instant, Limit, Nanos, Params, Refused, Reservation};
+use sched::{CpuSet, Instant, Limit, Nanos, Params, Reservation};
 use std::ops::Range;
 use std::path::Path;
 
@@ -66,9 +68,28 @@ impl Plan {
     /// Returns the failure that reports `refusal` of the promise to process number `index`, with the position of the
     /// request if it is from a file.
     pub(crate) fn refused(&self, index: usize, refusal: &Refusal) -> Failure {
-        match refusal {
-            Refusal::Promise(why) => self.cannot_promise(&self.processes[index], why),
-            other => refused(&other.reason()),
+        let planned = &self.processes[index];
+        let (wrong, ways) = match refusal {
+            Refusal::Promise(why) => (Some(Wrong::from(why)), None),
+            Refusal::NoRoom(room) => {
+                // A task of a scenario runs on one CPU.
+                let is_from_file = planned.place != Span::default();
+                let ways = room.alternatives();
+                let ways = Alternatives { cpus: ways.cpus.filter(|_| !is_from_file), ..ways };
+                let Explanation { reason, remedy } = room.explain(&ways);
+                (Some(Wrong::new(reason, "does not fit", remedy)), Some((&**room, ways)))
+            }
+            _ => (None, None),
+        };
+        if self.json {
+            let why = ways.as_ref().map_or_else(|| refusal.reason(), |(room, ways)| room.explain(ways));
+            let shown = RefusedRun::new(&planned.name, &why, ways.as_ref().map(|(room, ways)| (*room, ways)));
+            // The failure is reported on standard error, too.
+            let _ = output::json(&shown).and_then(|text| output::print(&text));
+        }
+        match wrong {
+            Some(wrong) => self.cannot_promise(planned, wrong),
+            None => refused(&refusal.reason()),
         }
     }
 
@@ -82,10 +103,10 @@ impl Plan {
         Ok(self)
     }
 
-    fn cannot_promise(&self, planned: &PlannedProcess, why: &Refused) -> Failure {
+    fn cannot_promise(&self, planned: &PlannedProcess, wrong: Wrong) -> Failure {
         let name = &self.description.entities[planned.entities.start].name;
         let place = (planned.place != Span::default()).then_some(planned.place);
-        Problems::from(Wrong::from(why).said_of(name).anywhere(place).within(&self.source)).into()
+        Problems::from(wrong.said_of(name).anywhere(place).within(&self.source)).into()
     }
 }
 

@@ -1,5 +1,7 @@
 //! A live run from start to end: starts and ends its processes, while the daemon keeps their promises.
 
+use super::breaches::{Breach, Breaches};
+use super::end::End;
 use super::plan::{Plan, PlannedProcess, Source};
 use crate::failure::{Failure, refused};
 use crate::output;
@@ -12,7 +14,6 @@ use daemon::processes::{Launcher, Output, RunProcess};
 use measure::Meter;
 use run::live::{left_to_kernel, merged};
 use sched::{EntityId, Instant, Nanos};
-use std::process::ExitStatus;
 use sys::process::Process;
 use sys::usage;
 use sys::{clock, thread};
@@ -22,6 +23,8 @@ use trace::{Event, Job, Sink};
 const POLL: Nanos = Nanos::ms(50);
 /// Time that a command has to end after SIGTERM.
 const GRACE: Nanos = Nanos::s(2);
+/// Maximum time from the end of a process's last thread to the report of the end by the process's descriptor.
+const NOTICE: Nanos = Nanos::ms(100);
 /// Time for the processes to reach their gates before the start of the run. The start allows 2 ms more per process.
 const PREPARATION: Nanos = Nanos::ms(20);
 /// First entity number for processes without a promise. Clients have smaller numbers, because the table of originals
@@ -50,18 +53,19 @@ pub(crate) struct Played {
     pub(crate) meter: Option<Meter>,
     /// Clients that were not served to the end, with the reasons.
     pub(crate) troubles: Vec<(String, Explanation)>,
+    /// Problems of the daemon that ended no promise.
+    pub(crate) warnings: Vec<Explanation>,
+    /// Times for which a promise was not kept.
+    pub(crate) breaches: Vec<Breach>,
     /// Whether this host reports the wake-ups of all clients.
     pub(crate) reports_wakeups: bool,
 }
 
-/// The result of a process.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct End {
-    pub(crate) pid: u32,
-    /// Entities of the process in the trace.
-    pub(crate) entities: Vec<EntityId>,
-    /// Exit status of a process that the run started.
-    pub(crate) status: Option<ExitStatus>,
+impl Played {
+    /// Returns whether every promise was kept, and every client served to the end.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.breaches.is_empty() && self.troubles.is_empty()
+    }
 }
 
 /// A running process.
@@ -97,6 +101,7 @@ pub(crate) struct Player<'a, 'k> {
     fresh: Vec<(Instant, Event)>,
     lost: u64,
     left: Vec<Dismissed>,
+    breaches: Breaches,
     reports_wakeups: bool,
 }
 
@@ -110,7 +115,7 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
         epoch: front.map_or_else(clock::now, |front| front.epoch()),
         start: clock::now().saturating_add(ready),
         running: Vec::new(),
-        ends: vec![End::default(); plan.processes.len()],
+        ends: plan.processes.iter().map(|it| End { name: it.name.clone(), ..End::default() }).collect(),
         reported: Vec::new(),
         alone: Vec::new(),
         events: Vec::new(),
@@ -118,6 +123,7 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
         fresh: Vec::new(),
         lost: 0,
         left: Vec::new(),
+        breaches: Breaches::default(),
         reports_wakeups: true,
     };
     let progress = plan.length.map(|length| Progress::new(what.to_string(), length));
@@ -197,6 +203,7 @@ impl Player<'_, '_> {
             child.go(goes).map_err(said)?;
         }
         self.ends[index].pid = pid;
+        self.ends[index].is_foreign = child.is_none();
         let had = entities.is_empty().then_some(Nanos::ZERO);
         if entities.is_empty() {
             let entity = EntityId::new(WITHOUT_PROMISE + u32::try_from(index).expect("processes are few"), 0);
@@ -224,6 +231,12 @@ impl Player<'_, '_> {
     fn read(&mut self) {
         let Some(front) = self.front else { return };
         self.lost += front.read_journal(&mut self.fresh);
+        let begun = self.counted(self.start);
+        for (at, event) in &self.fresh {
+            let (ends, plan) = (&self.ends, self.plan);
+            let at = Instant::ZERO + at.saturating_since(begun);
+            self.breaches.hear(at, event, |entity| name_of(ends, plan, entity));
+        }
         if let Some(meter) = &mut self.meter {
             let begun = Instant::ZERO + self.start.saturating_since(self.epoch);
             let end = self.plan.length.map_or(Instant::NEVER, |length| begun.saturating_add(length));
@@ -257,6 +270,8 @@ impl Player<'_, '_> {
         while at < self.running.len() {
             if self.running[at].process.has_ended() {
                 let running = self.running.swap_remove(at);
+                let end = &mut self.ends[running.index];
+                (end.has_ended_early, end.status) = (true, running.process.exit_status());
                 self.end(running)?;
             } else {
                 at += 1;
@@ -270,9 +285,13 @@ impl Player<'_, '_> {
     fn drop_dismissed(&mut self) {
         let (left, ends) = (&self.left, &self.ends);
         let is_left = |entity: &EntityId| left.iter().any(|left| left.entity == *entity);
+        let is_troubled = |entity: &EntityId| left.iter().any(|left| left.entity == *entity && left.trouble.is_some());
         self.running.retain(|running| {
-            let over = running.had.is_none() && ends[running.index].entities.iter().all(is_left);
-            running.child.is_some() || !over
+            let entities = &ends[running.index].entities;
+            let over = running.had.is_none() && entities.iter().all(is_left);
+            // The daemon may notice the end of a process before its descriptor does.
+            let has_ended = || !entities.iter().any(is_troubled) && running.process.ends_within(NOTICE);
+            running.child.is_some() || !over || has_ended()
         });
     }
 
@@ -349,17 +368,28 @@ impl Player<'_, '_> {
     fn into_played(self, length: Nanos) -> Played {
         let begun = self.counted(self.start);
         let end = begun.saturating_add(length);
-        let Player { events, reported, lost, ends, left, reports_wakeups, start, mut meter, alone, front, .. } = self;
+        let Player {
+            events,
+            reported,
+            lost,
+            ends,
+            left,
+            reports_wakeups,
+            start,
+            mut meter,
+            alone,
+            front,
+            breaches,
+            ..
+        } = self;
         if let Some(meter) = &mut meter {
             for (at, event) in merged(in_time(alone.iter().cloned(), end), &[], begun, end) {
                 meter.record(at, &event);
             }
         }
         let events = merged(in_time(events.into_iter().chain(alone), end), &reported, begun, end);
-        let mut troubles: Vec<(String, Explanation)> =
-            left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
+        let troubles = left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
         let warnings = front.map(|front| front.warnings()).unwrap_or_default();
-        troubles.extend(warnings.into_iter().map(|reason| ("The daemon".to_string(), reason)));
         Played {
             events,
             lost,
@@ -369,6 +399,8 @@ impl Player<'_, '_> {
             interrupted: output::is_interrupted(),
             ends,
             troubles,
+            warnings,
+            breaches: breaches.all,
             reports_wakeups,
         }
     }
@@ -379,6 +411,15 @@ impl Player<'_, '_> {
 fn in_time(events: impl Iterator<Item = (Instant, Event)>, end: Instant) -> impl Iterator<Item = (Instant, Event)> {
     let of_run = events.filter(move |(at, event)| *at <= end || matches!(event, Event::Detach { .. }));
     of_run.map(move |(at, event)| (at.min(end), event))
+}
+
+/// Returns the name of an entity in the description of the run.
+fn name_of(ends: &[End], plan: &Plan, entity: EntityId) -> String {
+    let place = ends.iter().enumerate().find_map(|(index, end)| {
+        let nth = end.entities.iter().position(|&e| e == entity)?;
+        Some(plan.processes[index].entities.start + nth)
+    });
+    place.map_or_else(|| format!("{entity}"), |at| plan.description.entities[at].name.clone())
 }
 
 /// Returns the CPU time of a process's living threads.

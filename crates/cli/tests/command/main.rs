@@ -7,7 +7,7 @@ mod lab;
 mod output;
 mod processes;
 mod record;
-mod restore;
+mod release;
 mod run;
 mod seeds;
 mod sweeps;

@@ -6,9 +6,10 @@ use super::dispatcher::Dispatcher;
 use super::member::RaiseBy;
 use super::refusal::Refusal;
 use super::request::PromiseRequest;
+use super::room::{HeldPromise, NoRoom};
 use super::scan::{Scanned, THREADS_MOST, scan};
 use crate::kernel::{Kernel, priority};
-use sched::{CpuId, CpuSet, EntityId, Params, Reservation};
+use sched::{CpuId, CpuSet, EntityId, Params, Refused, Reservation};
 use sys::attributes::Attributes;
 use sys::thread::{Identity, State};
 use trace::Event;
@@ -43,7 +44,11 @@ impl<K: Kernel> Dispatcher<K> {
     ) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
         let reservation = request.per_cpu()?;
         let leader = self.examine(pid, ours)?;
-        let leading = self.kernel.affinity(&leader).map_err(Refusal::from)?.and(&request.affinity);
+        let own = self.kernel.affinity(&leader).map_err(Refusal::from)?.and(&self.machine.topology().all());
+        let allowed = own.and(&request.affinity);
+        if allowed.len() < request.cpus {
+            return Err(Refusal::TooFewCpus { pid, asked: request.cpus, allowed: Box::new(allowed) });
+        }
         let tree = self.trees;
         // The pid may have been reused since the scan.
         let identity = self.kernel.identity(&leader);
@@ -59,9 +64,9 @@ impl<K: Kernel> Dispatcher<K> {
         }
         // If possible, the client gets a CPU that all its threads may use.
         let masks = found.iter().filter_map(|new| self.kernel.affinity(&new.thread).ok());
-        let common = masks.fold(leading, |common, mask| common.and(&mask));
-        let allowed = if common.is_empty() { leading } else { common };
-        let entities = self.attach(request, reservation, allowed, tree)?;
+        let common = masks.fold(allowed, |common, mask| common.and(&mask));
+        let preferred = if common.len() < request.cpus { allowed } else { common };
+        let entities = self.attach(request, reservation, (preferred, own), tree)?;
         self.trees += 1;
         // Try to raise a thread only after the originals are recorded.
         let answer = self.adopt_all(tree, found, Inherited::Nothing).and_then(|()| match self.by {
@@ -119,12 +124,13 @@ impl<K: Kernel> Dispatcher<K> {
         all.find(|client| client.members.iter().any(|it| it.identity == identity)).map(|client| client.name.as_str())
     }
 
-    /// Attaches one entity per requested CPU to the machine.
+    /// Attaches one entity per requested CPU to the machine. The process may use the CPUs `own`, and the entities the
+    /// CPUs `allowed` among them.
     fn attach(
         &mut self,
         request: &PromiseRequest,
         reservation: Reservation,
-        allowed: CpuSet,
+        (allowed, own): (CpuSet, CpuSet),
         tree: usize,
     ) -> Result<Vec<EntityId>, Refusal> {
         let now = self.now();
@@ -138,7 +144,13 @@ impl<K: Kernel> Dispatcher<K> {
                 Err(refused) => {
                     entities.iter().for_each(|&e| self.leave(e, now));
                     self.left.retain(|left| !entities.contains(&left.entity));
-                    return Err(request.refused(refused));
+                    return Err(match refused {
+                        Refused::Utilisation { free_ppm, on, .. } => {
+                            let request = PromiseRequest { affinity: allowed, ..request.clone() };
+                            Refusal::NoRoom(Box::new(self.no_room(request, own, (free_ppm, on))))
+                        }
+                        other => Refusal::Promise(other),
+                    });
                 }
             };
             let cpu = self.machine.allowed(e).first().unwrap_or(CpuId::new(0));
@@ -149,6 +161,18 @@ impl<K: Kernel> Dispatcher<K> {
             entities.push(e);
         }
         Ok(entities)
+    }
+
+    /// Returns the refusal of `request`, whose process may use the CPUs `own`.
+    fn no_room(&self, request: PromiseRequest, own: CpuSet, free: (u64, Option<CpuId>)) -> NoRoom {
+        let held = self.clients.iter().map(|(_, client)| HeldPromise {
+            name: client.name.clone(),
+            promise: client.tree,
+            cpu: client.cpu,
+            reservation: client.reservation,
+        });
+        let (policy, knobs, cpus) = (self.policy, self.knobs.clone(), self.machine.topology().cpus);
+        NoRoom { request, own, free, held: held.collect(), policy, knobs, cpus }
     }
 
     /// Raises a thread and lowers it again, to check the permission before a promise is made.

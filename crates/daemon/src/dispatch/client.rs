@@ -1,6 +1,7 @@
 //! A client: a process with a promise, with all its threads and descendants.
 
 use super::journal::Ledger;
+use super::kept::KeptRecord;
 use super::member::{Level, Member, Raise};
 use super::recent::Recent;
 use super::scan::Found;
@@ -51,6 +52,8 @@ pub(super) struct Client<K: Kernel> {
     /// Original attributes and affinity of the thread that was added to the client first.
     pub(super) root: Option<Original>,
     pub(super) ledger: Option<Ledger>,
+    /// Whether the promise is kept.
+    pub(super) kept: KeptRecord,
     /// Reason why the client can no longer be served.
     pub(super) trouble: Option<Explanation>,
 }
@@ -87,6 +90,7 @@ impl<K: Kernel> Client<K> {
             reported: Vec::new(),
             root: None,
             ledger: None,
+            kept: KeptRecord::new(reservation.period),
             trouble: None,
         }
     }

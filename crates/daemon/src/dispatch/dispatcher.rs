@@ -39,6 +39,9 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) kernel: K,
     pub(super) table: Arc<Table>,
     pub(super) machine: Machine,
+    /// The machine's policy and its knobs, with which a refused promise is explained.
+    pub(super) policy: Descriptor,
+    pub(super) knobs: Knobs,
     /// Time zero of the machine, according to the kernel's clock.
     pub(super) epoch: Instant,
     pub(super) clients: Clients<K>,
@@ -87,6 +90,8 @@ impl<K: Kernel> Dispatcher<K> {
             kernel,
             table,
             machine,
+            policy: *policy,
+            knobs: knobs.clone(),
             epoch,
             clients: Clients::new(),
             trees: 0,

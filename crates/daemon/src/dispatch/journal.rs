@@ -8,6 +8,10 @@ use trace::Event;
 /// events each.
 pub(crate) const EVENTS_MOST: usize = 1 << 16;
 
+/// Part of the journal that only events without repetition may use: arrivals, departures, and changes of the judgement
+/// about a promise. Without these events, a reader could not interpret the others.
+const RESERVED: usize = EVENTS_MOST / 16;
+
 /// Unread events.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -22,7 +26,9 @@ impl Journal {
 
     /// Adds an event. A full journal counts the event as lost.
     pub(super) fn note(&mut self, at: Instant, event: Event) {
-        if self.events.len() < self.events.capacity() {
+        let is_rare = matches!(event, Event::Attach { .. } | Event::Detach { .. } | Event::Kept { .. });
+        let room = self.events.capacity() - if is_rare { 0 } else { RESERVED };
+        if self.events.len() < room {
             self.events.push((at, event));
         } else {
             self.lost += 1;
@@ -62,5 +68,24 @@ impl Ledger {
     pub(super) fn end(&self, left: i64, slice: Nanos) -> (Nanos, Nanos) {
         let time = |ns: i64| Nanos::ns(ns.max(0).unsigned_abs());
         (time(self.begun).min(slice), time(self.begun.saturating_sub(left)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::EntityId;
+
+    #[test]
+    fn a_full_journal_still_takes_the_judgement_about_a_promise() {
+        let (mut journal, entity) = (Journal::new(), EntityId::new(0, 0));
+        for _ in 0..EVENTS_MOST {
+            journal.note(Instant::ZERO, Event::Settled);
+        }
+        let kept = Event::Kept { entity, kept: false, missed: 26, of: 100 };
+        journal.note(Instant::ZERO, kept.clone());
+        let mut read = Vec::new();
+        assert_eq!(journal.exchange(&mut read), RESERVED as u64);
+        assert_eq!(read.last(), Some(&(Instant::ZERO, kept)));
     }
 }

@@ -12,7 +12,7 @@
 //! | blocked, without budget | original; wake-ups are awaited |
 //! | waiting or depleted | original; stopped if the limit is hard |
 //!
-//! The [threads of a client](siblings) share its slices by turns.
+//! The threads of a client share its slices by turns (`siblings.rs`).
 //!
 //! The dispatcher reports to the machine that a client blocks or wakes. Only the machine's actions `Run` and `Stop`
 //! start and stop the client.
@@ -28,13 +28,16 @@ mod dismissal;
 mod dispatcher;
 mod following;
 mod journal;
+mod kept;
 mod leaving;
 mod loans;
 mod member;
+mod per_cpu;
 mod recent;
 mod refusal;
 mod request;
 mod role;
+mod room;
 mod scan;
 mod siblings;
 mod turn;
@@ -47,5 +50,6 @@ pub use member::{Level, RaiseBy};
 pub use refusal::Refusal;
 pub use request::{PERIOD_LEAST, PromiseRequest, SLICE_LEAST};
 pub use role::Role;
+pub use room::{Alternatives, HeldPromise, NoRoom};
 pub use scan::{Found, Known, Scanned, THREADS_MOST, ended, find, scan};
 pub use turn::{Next, Signals};

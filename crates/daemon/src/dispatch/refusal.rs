@@ -1,15 +1,27 @@
 //! [`Refusal`]: the reason why a promise is not made.
 
+use super::room::NoRoom;
 use crate::Explanation;
 use crate::table::Full;
-use sched::{Nanos, Refused};
+use sched::{CpuSet, Nanos, Refused};
 use std::fmt;
 
 /// Reason why a request was refused. A refusal changes nothing.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The request is invalid, or does not fit beside the existing promises.
+    /// The request is invalid.
     Promise(Refused),
+    /// The promise does not fit beside the existing promises.
+    NoRoom(Box<NoRoom>),
+    /// The process may use fewer CPUs than the request.
+    TooFewCpus {
+        /// Pid of the process.
+        pid: u32,
+        /// The requested number of CPUs.
+        asked: usize,
+        /// CPUs of the request that the process may use and that have an agent.
+        allowed: Box<CpuSet>,
+    },
     /// A period or a slice is too short.
     TooShort {
         /// Name of the value: the period or the slice.
@@ -75,6 +87,17 @@ impl Refusal {
     pub fn reason(&self) -> Explanation {
         match self {
             Refusal::Promise(refused) => refused.explain(),
+            Refusal::NoRoom(room) => room.explain(&room.alternatives()),
+            Refusal::TooFewCpus { pid, allowed, .. } if allowed.is_empty() => {
+                let why = format!("process {pid} may use none of the CPUs for the promise");
+                Explanation::new(why, "use CPUs of the process's affinity")
+            }
+            Refusal::TooFewCpus { pid, asked, allowed } => {
+                let count = allowed.len();
+                let why =
+                    format!("the promise is for {asked} CPUs, and process {pid} may use only CPUs {allowed} for it");
+                Explanation::new(why, format!("use at most {count} CPUs, or allow the process to use more"))
+            }
             Refusal::TooShort { what, asked, least } => {
                 Explanation::new(format!("the {what} is too short ({asked})"), format!("use at least {least}"))
             }

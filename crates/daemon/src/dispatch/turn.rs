@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::dispatcher::Dispatcher;
 use super::journal::Ledger;
+use super::kept::Judgement;
 use super::member::Level;
 use crate::kernel::{Kernel, priority};
 use sched::{Alarm, AlarmOwner, CpuId, CpuSet, EntityId, Input, Instant, Nanos, State, Wake};
@@ -153,7 +154,7 @@ impl<K: Kernel> Dispatcher<K> {
             self.clients.get(e).and_then(|client| Some((client.ledger?, client.reservation.slice)))
         {
             let (due, delivered) = ledger.end(left, slice);
-            self.journal.note(now, Event::Period { entity: e, due, delivered, throughout: ledger.throughout });
+            self.judge(e, due, delivered, ledger.throughout, now);
         }
         self.input(now, Input::Alarm { alarm });
         let (next, left) = (self.deadline(e), self.left_of(e));
@@ -165,8 +166,16 @@ impl<K: Kernel> Dispatcher<K> {
         let passed = next.saturating_since(deadline).as_ns() / client.reservation.period.as_ns();
         let slice = client.reservation.slice;
         for _ in 1..passed.min(PERIODS_TOLD_MOST) {
-            let missed = Event::Period { entity: e, due: slice, delivered: Nanos::ZERO, throughout: awake };
-            self.journal.note(now, missed);
+            self.judge(e, slice, Nanos::ZERO, awake, now);
+        }
+    }
+
+    /// Notes a period of `e` that has ended, and a change of the judgement about the promise.
+    fn judge(&mut self, e: EntityId, due: Nanos, delivered: Nanos, throughout: bool, now: Instant) {
+        self.journal.note(now, Event::Period { entity: e, due, delivered, throughout });
+        let client = self.clients.get_mut(e).filter(|_| throughout);
+        if let Some(Judgement { kept, missed, of }) = client.and_then(|client| client.kept.record(delivered < due)) {
+            self.journal.note(now, Event::Kept { entity: e, kept, missed, of });
         }
     }
 

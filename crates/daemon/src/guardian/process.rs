@@ -187,7 +187,7 @@ fn bring_back(
             let _ = writeln!(report, "tactus guardian: {}", reason.reason);
         }
     } else {
-        let _ = writeln!(report, "tactus guardian: `tactus restore` tries again");
+        let _ = writeln!(report, "tactus guardian: `tactus release` tries again");
     }
     Some(settled)
 }

@@ -56,7 +56,10 @@ impl Control<'_, '_> {
         // The agents would wait for a scan of many threads with the dispatcher.
         let scanned = if ours.contains(&pid) { None } else { scan(&self.shared.kernel, pid) };
         let admit = || self.shared.lock().admit_scanned(&request, pid, &ours, scanned);
-        let (entities, call) = at_agent_priority(admit)?;
+        let (entities, call) = at_agent_priority(admit).map_err(|refused| match refused {
+            Refusal::NoRoom(room) => Refusal::NoRoom(Box::new(room.among(&self.shared.cpus()))),
+            other => other,
+        })?;
         self.shared.call(&call);
         self.shared.provide_loans();
         self.shared.keeper_bell.ring();

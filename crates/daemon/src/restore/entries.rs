@@ -38,6 +38,10 @@ pub fn restore_entry<K: Kernel>(
     thread: &K::Thread,
 ) -> ThreadRestored {
     let mut done = ThreadRestored::begin(Some(row), entry);
+    if let Some(refused) = refused(kernel, thread) {
+        done.affinity = refused;
+        return done;
+    }
     if !comes_last(entry) {
         done.attributes = attributes(kernel, thread, entry);
     }
@@ -54,8 +58,26 @@ pub fn restore_entry<K: Kernel>(
 /// Applies `act` to the thread with this identity.
 fn opened<K: Kernel>(kernel: &K, identity: Identity, act: impl FnOnce(&K::Thread) -> Outcome) -> Outcome {
     match kernel.open_as(identity) {
-        Ok(thread) => act(&thread),
+        Ok(thread) => refused(kernel, &thread).unwrap_or_else(|| act(&thread)),
         Err(error) => Outcome::of(error),
+    }
+}
+
+/// Returns the outcome for a thread of another user, unless this process runs for root. A user may write anything into
+/// a table of its own, and with file capabilities the kernel would permit this process to change every thread.
+pub(super) fn refused<K: Kernel>(kernel: &K, thread: &K::Thread) -> Option<Outcome> {
+    let user = kernel.user();
+    if user == 0 {
+        return None;
+    }
+    match kernel.owner(thread) {
+        Ok(owner) if owner.real == user => None,
+        Ok(owner) => {
+            let tid = kernel.identity(thread).tid;
+            let why = format!("thread {tid} belongs to user {}, and the table to user {user}", owner.real);
+            Some(Outcome::Failed(Explanation::new(why, "remove the table if another program has written it")))
+        }
+        Err(error) => Some(Outcome::of(error)),
     }
 }
 
@@ -111,7 +133,7 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
             }
             None => {
                 let why = format!("thread {} is {kept} and not {original} as before", entry.thread.tid);
-                Outcome::Failed(Explanation::new(why, "try again with `tactus restore`"))
+                Outcome::Failed(Explanation::new(why, "try again with `tactus release`"))
             }
         })
     };

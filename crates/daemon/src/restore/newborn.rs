@@ -7,7 +7,7 @@
 //! an originally real-time thread does not become real-time, because Tactus cannot distinguish the child from a hog
 //! that has set SCHED_OTHER itself.
 
-use super::entries::affinity;
+use super::entries::{affinity, refused};
 use super::outcome::{End, Outcome, ThreadRestored};
 use crate::Explanation;
 use crate::kernel::Kernel;
@@ -191,6 +191,10 @@ fn bring_up<K: Kernel>(kernel: &K, thread: &K::Thread, leader: Identity, legacy:
     let original = Original { attributes: legacy.original.attributes.map(inherited), ..legacy.original };
     let entry = Entry { thread: kernel.identity(thread), leader, original, confined: CpuSet::EMPTY };
     let mut done = ThreadRestored::begin(None, &entry);
+    if let Some(refused) = refused(kernel, thread) {
+        done.affinity = refused;
+        return done;
+    }
     if let Some(wanted) = original.attributes {
         done.attributes = attributes(kernel, thread, wanted);
     }

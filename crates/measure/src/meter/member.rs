@@ -292,6 +292,7 @@ pub(super) fn tell(member: &mut Member, event: &Event, now: Instant) {
         Event::Woke { late, .. } => member.woke(*late),
         Event::Background { time, .. } => member.got.delivered += *time,
         Event::Period { due, delivered, throughout, .. } => member.period(*due, *delivered, *throughout),
+        Event::Kept { kept, .. } => member.got.promise.judge_promise(*kept, now),
         _ => unreachable!("the meter handles all other events itself"),
     }
 }

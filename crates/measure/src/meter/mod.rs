@@ -322,6 +322,7 @@ impl Meter {
             | Event::Input(Input::Pause { entity })
             | Event::Background { entity, .. }
             | Event::Period { entity, .. }
+            | Event::Kept { entity, .. }
             | Event::Woke { entity, .. }
             | Event::SpinWait { entity, .. }
             | Event::Input(Input::Event { entity, what: Notice::SpinWait { .. } })

@@ -28,6 +28,10 @@ pub struct Promise {
     /// Adaptation times, from each change of the reservation to the end of the first period in which the new slice was
     /// delivered. Counted only until the entity sleeps.
     pub changes: Durations,
+    /// Number of times that the promise stopped being kept, as judged by the driver that enforces the reservation.
+    pub breaches: u64,
+    /// Instant at which the promise first stopped being kept.
+    pub first_breach: Option<Instant>,
 }
 
 impl Promise {
@@ -39,6 +43,8 @@ impl Promise {
         self.shortfalls.add(&other.shortfalls);
         self.worst_debt = self.worst_debt.max(other.worst_debt);
         self.changes.add(&other.changes);
+        self.breaches += other.breaches;
+        self.first_breach = self.first_breach.into_iter().chain(other.first_breach).min();
     }
 
     /// Returns the missing amount in the worst period.
@@ -52,6 +58,14 @@ impl Promise {
         self.periods += 1;
         if throughout {
             self.judge(due, delivered, 1);
+        }
+    }
+
+    /// Records that the promise is `kept` from `now` on.
+    pub(super) fn judge_promise(&mut self, kept: bool, now: Instant) {
+        if !kept {
+            self.breaches += 1;
+            self.first_breach.get_or_insert(now);
         }
     }
 

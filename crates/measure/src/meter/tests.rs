@@ -191,7 +191,10 @@ fn measured_time_counts_instead_of_the_clock() {
         (12, Event::Background { entity: A, time: Nanos::ms(2) }),
         (20, period(9, true)),
         (40, period(8, true)),
+        (40, Event::Kept { entity: A, kept: false, missed: 1, of: 2 }),
+        (50, Event::Kept { entity: A, kept: true, missed: 1, of: 2 }),
         (60, period(0, false)),
+        (65, Event::Kept { entity: A, kept: false, missed: 1, of: 2 }),
         (70, Event::End),
     ] {
         meter.record(ms(at), &event);
@@ -201,6 +204,7 @@ fn measured_time_counts_instead_of_the_clock() {
     let promise = &got.promise;
     assert_eq!((promise.periods, promise.judged, promise.misses), (3, 2, 1));
     assert_eq!(promise.worst_shortfall(), Nanos::ms(1));
+    assert_eq!((promise.breaches, promise.first_breach), (2, Some(ms(40))));
 }
 
 #[test]

@@ -542,6 +542,7 @@ impl Sink for Auditor {
             | Event::Refused(_)
             | Event::Background { .. }
             | Event::Period { .. }
+            | Event::Kept { .. }
             | Event::Woke { .. }
             | Event::Irq { .. }
             | Event::Skipped { .. }

@@ -29,6 +29,7 @@
 //! | `ran`, `irq` | `cpu=` `time=` |
 //! | `background` | *entity* `time=` |
 //! | `period` | *entity* `due=` `delivered=` `throughout=yes`\|`no` |
+//! | `kept` | *entity* `kept=yes`\|`no` `missed=` `of=` |
 //! | `woke` | *entity* `late=` |
 //! | `skipped` | *entity* `beats=` |
 //! | `sent` | *entity* `flow=` `bytes=` |

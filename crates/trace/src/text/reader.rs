@@ -279,6 +279,12 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
             delivered: line.span_in("delivered")?,
             throughout: line.yes_no("throughout")?,
         },
+        "kept" => Event::Kept {
+            entity: line.entity()?,
+            kept: line.yes_no("kept")?,
+            missed: line.number("missed", u64::MAX)?,
+            of: line.number("of", u64::MAX)?,
+        },
         "irq" => Event::Irq { cpu: line.cpu()?, time: line.span_in("time")? },
         "spin-wait" => Event::SpinWait { entity: line.entity()?, waited: line.span_in("waited")? },
         "skipped" => Event::Skipped { entity: line.entity()?, beats: line.number("beats", u64::MAX)? },

@@ -211,6 +211,9 @@ impl Display for Event {
                 let (due, delivered) = (due.as_ns(), delivered.as_ns());
                 write!(f, "period {entity} due={due} delivered={delivered} throughout={}", yes_no(*throughout))
             }
+            Event::Kept { entity, kept, missed, of } => {
+                write!(f, "kept {entity} kept={} missed={missed} of={of}", yes_no(*kept))
+            }
             Event::Vcpu { entity, guest, cpu } => write!(f, "vcpu {entity} guest={guest} cpu={cpu}"),
             Event::Irq { cpu, time } => write!(f, "irq cpu={cpu} time={}", time.as_ns()),
             Event::SpinWait { entity, waited } => write!(f, "spin-wait {entity} waited={}", waited.as_ns()),

@@ -56,6 +56,7 @@ fn the_generator_knows_every_kind() {
         Event::Input(Input::Ran { .. }) => 26,
         Event::Background { .. } => 27,
         Event::Period { .. } => 28,
+        Event::Kept { .. } => 46,
         Event::Woke { .. } => 29,
         Event::Vcpu { .. } => 30,
         Event::Input(Input::Freeze { .. }) => 31,
@@ -98,6 +99,7 @@ const GOLDEN: &str = r#"tactus-trace 1 policy="edf" cpus=2 seed=7
            0 arrived flow=7 bytes=1460 took=310000
            0 lost flow=4294967295 bytes=18446744073709551615
            0 period e0 due=2000000 delivered=2001000 throughout=yes
+           0 kept e0 kept=no missed=26 of=100
            0 refused-attach name="big" weight=256 class=normal cpus=all group=g0 latency=none warp=none reservation=none
            0 refused-adjust e0 weight=256 class=normal cpus=all group=g0 latency=none warp=none reservation=none
            0 refused-group-create name="b" parent=g1 weight=256 quota=none cap=50 gang=no
@@ -190,7 +192,7 @@ fn a_file_that_is_no_trace_is_refused() {
     expect!["line 1, column 1: a machine without CPUs; help: use `cpus=1` to `cpus=1024`"]
         .assert_eq(&error(b"tactus-trace 1 policy=\"x\" cpus=0 seed=0\n"));
     let cut = GOLDEN.trim_end();
-    expect!["line 26, column 20: the last line is cut off; help: end the file with a line feed"]
+    expect!["line 27, column 20: the last line is cut off; help: end the file with a line feed"]
         .assert_eq(&error(cut.as_bytes()));
     let endless = vec![b'x'; 1 << 20];
     expect!["line 1, column 65538: the line is too long; help: use at most 65536 bytes"].assert_eq(&error(&endless));

@@ -92,6 +92,16 @@ fn the_exit_code_of_a_command_is_that_of_its_run() {
 }
 
 #[test]
+fn a_command_that_the_run_ends_after_its_duration_is_no_failure() {
+    let Some(_turn) = turn() else { return };
+    for (script, code) in [("exec sleep 30", 0), ("trap 'exit 5' TERM; while :; do sleep 0.01; done", 5)] {
+        let mut live = Live::begin(&[&PROMISE[..], &["--for", "300ms", "--", "sh", "-c", script]].concat());
+        let Done { code: found, stderr, .. } = live.done();
+        assert_eq!(found, Some(code), "{script}: {stderr}");
+    }
+}
+
+#[test]
 fn what_a_command_reads_and_where_it_is_are_ours() {
     let Some(_turn) = turn() else { return };
     let mut live = command(&["sh", "-c", "pwd -P > where; ulimit -n >> where; umask >> where; cat; echo done >&2"]);

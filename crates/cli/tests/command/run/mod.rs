@@ -5,6 +5,7 @@
 
 mod agrees;
 mod births;
+mod breaks;
 mod compares;
 mod ends;
 mod faults;
@@ -120,7 +121,7 @@ fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bo
 }
 
 /// Waits until `is_so` holds, but at most [`PATIENCE`].
-fn soon(what: &str, is_so: impl FnMut() -> bool) {
+pub(super) fn soon(what: &str, is_so: impl FnMut() -> bool) {
     until(clock::now(), PATIENCE, what, is_so);
 }
 

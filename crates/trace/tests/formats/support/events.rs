@@ -9,7 +9,7 @@ use sched::{
 use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Request, Trace, WorldHeader, WorldTrace};
 
 /// Number of types of events.
-pub const KINDS: u64 = 46;
+pub const KINDS: u64 = 47;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -216,6 +216,7 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         26 => Event::Input(Input::Ran { cpu: cpu(r), time: nanos(r) }),
         27 => Event::Background { entity: entity(r), time: nanos(r) },
         28 => Event::Period { entity: entity(r), due: nanos(r), delivered: nanos(r), throughout: r.chance(2) },
+        46 => Event::Kept { entity: entity(r), kept: r.chance(2), missed: r.number(u64::MAX), of: r.number(u64::MAX) },
         29 => Event::Woke { entity: entity(r), late: nanos(r) },
         30 => Event::Vcpu { entity: entity(r), guest: machine(r), cpu: cpu(r) },
         31 => Event::Input(Input::Freeze { cpu: cpu(r), preempted: r.chance(2) }),

@@ -1,21 +1,20 @@
-//! `tactus restore`: restores the threads that a dead dispatcher changed and did not restore.
+//! What was given back, as text and as JSON.
 
-use crate::args::Restore;
-use crate::failure::{Failure, usage};
-use crate::output;
-use anyhow::anyhow;
-use daemon::Explanation;
-use daemon::directory::{Directory, Refused};
-use daemon::linux::Linux;
-use daemon::restore::{End, Outcome, Replayed, Restored, ThreadRestored, replay};
+use daemon::directory::Directory;
+use daemon::release::{Ended, Released};
+use daemon::restore::{End, Outcome, Replayed, Restored, ThreadRestored};
 use serde::Serialize;
 
 /// Maximum number of threads that the text lists one by one. JSON lists all threads.
 const LISTED_MAX: usize = 100;
 
-/// The result as JSON.
+/// The result for a directory as JSON.
 #[derive(Serialize)]
-struct RestoreReport {
+pub(super) struct TableReport {
+    directory: String,
+    /// Pid of the daemon that was ended, and whether it had to be killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<EndedReport>,
     /// Result of the replay. `nothing`: there was no table; `stale`: the table was from an earlier boot; `replayed`:
     /// the threads of the table were restored.
     table: &'static str,
@@ -29,6 +28,13 @@ struct RestoreReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     may_have_missed: Option<String>,
     threads: Vec<ThreadReport>,
+}
+
+/// An ended daemon as JSON.
+#[derive(Serialize)]
+struct EndedReport {
+    pid: u32,
+    killed: bool,
 }
 
 /// A thread as JSON.
@@ -89,50 +95,26 @@ impl From<&ThreadRestored> for ThreadReport {
     }
 }
 
-pub(crate) fn run(args: &Restore) -> Result<(), Failure> {
-    let directory = match &args.directory {
-        Some(path) => Directory::at(path),
-        None => Directory::usual().map_err(failed)?,
-    };
-    let replayed = replayed(&directory)?;
-    let restored = match &replayed {
-        Replayed::Done(restored) => restored,
-        Replayed::Nothing | Replayed::Stale => &Restored::default(),
-    };
-    let text = if args.json { output::json(&report(&replayed, restored))? } else { text(&replayed, &directory) };
-    output::print(&text)?;
-    if restored.is_settled() {
-        return Ok(());
+/// Returns what was restored.
+fn restored(released: &Released) -> Restored {
+    match &released.replayed {
+        Replayed::Done(restored) => restored.clone(),
+        Replayed::Nothing | Replayed::Stale => Restored::default(),
     }
-    Err(Failure::Failed(anyhow!(
-        "some threads may not be restored; the table stays: run `tactus restore` again as root"
-    )))
 }
 
-/// Replays the table in `directory`, unless a dispatcher is running.
-fn replayed(directory: &Directory) -> Result<Replayed, Failure> {
-    // Without the directory, there is no table. The lock would create the directory.
-    if !directory.path().exists() {
-        return Ok(Replayed::Nothing);
-    }
-    let held = directory.lock().map_err(|refused| match refused {
-        held @ Refused::Held(_) => {
-            let reason = Explanation::from(held);
-            usage(format!("{}, and restores all threads itself", reason.reason), &reason.remedy)
-        }
-        Refused::Failed(error) => failed(error.into()),
-    })?;
-    let kernel = Linux::new().map_err(|error| failed(error.into()))?;
-    replay(&kernel, directory, &held).map_err(failed)
+/// Returns whether nothing is left to restore.
+pub(super) fn is_settled(released: &Released) -> bool {
+    restored(released).is_settled()
 }
 
-fn failed(reason: Explanation) -> Failure {
-    Failure::Failed(anyhow!("{reason}"))
-}
-
-fn report(replayed: &Replayed, restored: &Restored) -> RestoreReport {
-    RestoreReport {
-        table: match replayed {
+/// Returns the result for `directory` as JSON.
+pub(super) fn report(directory: &Directory, released: &Released) -> TableReport {
+    let restored = restored(released);
+    TableReport {
+        directory: directory.path().display().to_string(),
+        ended: released.ended.map(|Ended { pid, was_killed }| EndedReport { pid, killed: was_killed }),
+        table: match released.replayed {
             Replayed::Nothing => "nothing",
             Replayed::Stale => "stale",
             Replayed::Done(_) => "replayed",
@@ -149,18 +131,23 @@ fn report(replayed: &Replayed, restored: &Restored) -> RestoreReport {
     }
 }
 
-fn text(replayed: &Replayed, directory: &Directory) -> String {
-    let restored = match replayed {
+/// Returns the result for `directory` as text.
+pub(super) fn text(directory: &Directory, released: &Released) -> String {
+    let mut text = match released.ended {
+        Some(Ended { pid, was_killed: false }) => format!("The daemon, process {pid}, has ended on request.\n"),
+        Some(Ended { pid, was_killed: true }) => format!("The daemon, process {pid}, did not end, and was killed.\n"),
+        None => String::new(),
+    };
+    let restored = match &released.replayed {
         Replayed::Nothing => {
-            return format!("Nothing to restore: no table was left in {}.\n", directory.path().display());
+            return text + &format!("Nothing to restore: no table was left in {}.\n", directory.path().display());
         }
         Replayed::Stale => {
-            return "Nothing to restore: the leftover table is from an earlier boot of this machine. It is removed.\n"
-                .into();
+            let why = "the leftover table is from an earlier boot of this machine. It is removed";
+            return text + &format!("Nothing to restore: {why}.\n");
         }
         Replayed::Done(restored) => restored,
     };
-    let mut text = String::new();
     for thread in restored.threads.iter().take(LISTED_MAX) {
         text += &format!("{thread}\n");
     }

@@ -1,0 +1,68 @@
+//! A refused promise as JSON.
+
+use daemon::Explanation;
+use daemon::dispatch::{Alternatives, NoRoom};
+use serde::Serialize;
+
+/// A run whose promise was refused.
+#[derive(Serialize)]
+pub(super) struct RefusedRun {
+    /// A refused run has measured nothing.
+    simulated: bool,
+    refused: RefusedPromise,
+}
+
+#[derive(Serialize)]
+struct RefusedPromise {
+    name: String,
+    reason: String,
+    remedy: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alternatives: Option<Ways>,
+}
+
+/// Changes, each of which makes room for the promise. `null`: no such change does.
+#[derive(Serialize)]
+struct Ways {
+    slice_ns: Option<u64>,
+    period_ns: Option<u64>,
+    cpus: Option<usize>,
+    affinity: Option<String>,
+    end_of: Vec<String>,
+    held: Vec<Held>,
+}
+
+/// An existing promise on a CPU.
+#[derive(Serialize)]
+struct Held {
+    name: String,
+    cpu: usize,
+    slice_ns: u64,
+    period_ns: u64,
+}
+
+impl RefusedRun {
+    /// Returns the report of a refusal of the promise to `name`. `ways` has what would make room.
+    pub(super) fn new(name: &str, why: &Explanation, ways: Option<(&NoRoom, &Alternatives)>) -> RefusedRun {
+        let alternatives = ways.map(|(room, ways)| Ways {
+            slice_ns: ways.slice.map(sched::Nanos::as_ns),
+            period_ns: ways.period.map(sched::Nanos::as_ns),
+            cpus: ways.cpus,
+            affinity: ways.affinity.map(|cpus| cpus.to_string()),
+            end_of: ways.ends.clone(),
+            held: room.held().iter().map(Held::of).collect(),
+        });
+        let (reason, remedy) = (why.reason.to_string(), why.remedy.to_string());
+        RefusedRun {
+            simulated: false,
+            refused: RefusedPromise { name: name.to_string(), reason, remedy, alternatives },
+        }
+    }
+}
+
+impl Held {
+    fn of(held: &daemon::dispatch::HeldPromise) -> Held {
+        let sched::Reservation { slice, period, .. } = held.reservation;
+        Held { name: held.name.clone(), cpu: held.cpu.index(), slice_ns: slice.as_ns(), period_ns: period.as_ns() }
+    }
+}

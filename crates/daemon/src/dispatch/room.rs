@@ -1,0 +1,282 @@
+//! [`NoRoom`]: the refusal of a promise that does not fit beside the existing promises. The refusal names the nearest
+//! promises that fit, and what else would make room.
+
+use super::request::{PromiseRequest, SLICE_LEAST};
+use crate::Explanation;
+use sched::time::SPAN_MAX;
+use sched::{
+    CpuId, CpuSet, Descriptor, EntityId, Instant, Kicks, Knobs, Machine, Nanos, Params, Reservation, Topology,
+};
+use std::fmt;
+
+/// Maximum number of existing promises that a message names.
+const NAMED_MOST: usize = 4;
+
+/// An existing promise on a CPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeldPromise {
+    /// Name of the client.
+    pub name: String,
+    /// Number of the promise. The clients of a promise on several CPUs share this number.
+    pub promise: usize,
+    /// CPU of the client.
+    pub cpu: CpuId,
+    /// Reservation of the client on this CPU.
+    pub reservation: Reservation,
+}
+
+/// The promises when a request was refused. Admission on a machine with the same promises finds the alternatives, so
+/// the alternatives are exact. They are computed on demand: the dispatcher must not wait for them.
+#[derive(Clone)]
+pub struct NoRoom {
+    pub(super) request: PromiseRequest,
+    /// CPUs that the process may use by its own affinity.
+    pub(super) own: CpuSet,
+    /// Share of a CPU that one more client could reserve, and the CPU. Unit: parts per million.
+    pub(super) free: (u64, Option<CpuId>),
+    pub(super) held: Vec<HeldPromise>,
+    pub(super) policy: Descriptor,
+    pub(super) knobs: Knobs,
+    pub(super) cpus: usize,
+}
+
+impl fmt::Debug for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NoRoom").field("request", &self.request).field("held", &self.held).finish_non_exhaustive()
+    }
+}
+
+/// Changes, each of which makes room for the request. `None`: no such change makes room.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Alternatives {
+    /// The longest slice that fits in the requested period. One nanosecond more does not fit.
+    pub slice: Option<Nanos>,
+    /// The shortest period, above the requested period, in which the requested slice fits. One nanosecond less does not
+    /// fit.
+    pub period: Option<Nanos>,
+    /// The smallest number of CPUs, above the requested number, on which the request fits.
+    pub cpus: Option<usize>,
+    /// CPUs outside the requested affinity that have room for the request.
+    pub affinity: Option<CpuSet>,
+    /// Names of existing promises, the end of each of which makes room.
+    pub ends: Vec<String>,
+}
+
+/// A machine with the existing promises, on which requests are tried.
+struct Trial {
+    machine: Machine,
+    held: Vec<EntityId>,
+}
+
+impl Trial {
+    /// Returns the machine; `None` if the policy refuses the knobs, which it accepted before.
+    fn new(room: &NoRoom) -> Option<Trial> {
+        let machine = Machine::build(&room.policy, Topology::new(room.cpus), &room.knobs, Kicks::Delivered).ok()?;
+        let mut trial = Trial { machine, held: Vec::new() };
+        for held in &room.held {
+            let e = trial.attach(held.reservation, CpuSet::one(held.cpu))?;
+            trial.held.push(e);
+        }
+        Some(trial)
+    }
+
+    fn attach(&mut self, reservation: Reservation, affinity: CpuSet) -> Option<EntityId> {
+        let reservation = Some(Reservation { start: None, ..reservation });
+        self.machine.attach(Instant::ZERO, Params { reservation, affinity, ..Params::default() }).ok()
+    }
+
+    /// Returns the CPUs on which the request would be admitted.
+    fn place(&mut self, request: &PromiseRequest) -> Option<CpuSet> {
+        let reservation = request.per_cpu().ok()?;
+        let (mut taken, mut entities) = (CpuSet::EMPTY, Vec::new());
+        for _ in 0..request.cpus.max(1) {
+            let Some(e) = self.attach(reservation, request.affinity.minus(&taken)) else { break };
+            for cpu in self.machine.allowed(e).iter() {
+                taken.insert(cpu);
+            }
+            entities.push(e);
+        }
+        let fits = entities.len() == request.cpus.max(1);
+        entities.into_iter().for_each(|e| self.machine.detach(Instant::ZERO, e));
+        fits.then_some(taken)
+    }
+
+    fn fits(&mut self, request: &PromiseRequest) -> bool {
+        self.place(request).is_some()
+    }
+
+    /// Returns whether the request fits without promise number `promise` of `room`. Attaches the promise again.
+    fn fits_without(&mut self, room: &NoRoom, promise: usize) -> bool {
+        let of_promise = |at: &usize| room.held[*at].promise == promise;
+        for at in (0..room.held.len()).filter(of_promise) {
+            self.machine.detach(Instant::ZERO, self.held[at]);
+        }
+        let fits = self.fits(&room.request);
+        for at in (0..room.held.len()).filter(of_promise) {
+            let held = &room.held[at];
+            self.held[at] = self.attach(held.reservation, CpuSet::one(held.cpu)).expect("it was there before");
+        }
+        fits
+    }
+}
+
+/// Returns a number in `good..bad`, or in `bad..good`, that is good, and whose neighbour towards `bad` is not.
+fn border(mut good: u64, mut bad: u64, mut is_good: impl FnMut(u64) -> bool) -> u64 {
+    while good.abs_diff(bad) > 1 {
+        let middle = good.midpoint(bad);
+        *(if is_good(middle) { &mut good } else { &mut bad }) = middle;
+    }
+    good
+}
+
+impl NoRoom {
+    /// Limits the alternatives to the CPUs with an agent.
+    #[must_use]
+    pub(crate) fn among(mut self, served: &CpuSet) -> NoRoom {
+        self.own = self.own.and(served);
+        self
+    }
+
+    /// Returns the existing promises.
+    #[must_use]
+    pub fn held(&self) -> &[HeldPromise] {
+        &self.held
+    }
+
+    /// Returns the changes that make room for the request.
+    #[must_use]
+    pub fn alternatives(&self) -> Alternatives {
+        let Some(mut trial) = Trial::new(self) else { return Alternatives::default() };
+        let request = &self.request;
+        let with = |slice: Nanos, period: Nanos| {
+            let reservation = Reservation { slice, period, ..request.reservation };
+            PromiseRequest { reservation, ..request.clone() }
+        };
+        let Reservation { slice, period, .. } = request.reservation;
+        let least = SLICE_LEAST.saturating_mul(request.cpus.max(1) as u64);
+        let slices = trial
+            .fits(&with(least, period))
+            .then(|| border(least.as_ns(), slice.as_ns(), |slice| trial.fits(&with(Nanos::ns(slice), period))));
+        let periods = trial
+            .fits(&with(slice, SPAN_MAX))
+            .then(|| border(SPAN_MAX.as_ns(), period.as_ns(), |period| trial.fits(&with(slice, Nanos::ns(period)))));
+        let mut cpus = request.cpus.max(1) + 1..=request.affinity.len();
+        let cpus = cpus.find(|&cpus| trial.fits(&PromiseRequest { cpus, ..request.clone() }));
+        let elsewhere = self.own.minus(&request.affinity);
+        let affinity = trial.place(&PromiseRequest { affinity: elsewhere, ..request.clone() });
+        let mut promises: Vec<usize> = self.held.iter().map(|held| held.promise).collect();
+        promises.sort_unstable();
+        promises.dedup();
+        let ends = promises.into_iter().filter(|&promise| trial.fits_without(self, promise));
+        let ends = ends.map(|promise| self.name(promise)).collect();
+        Alternatives { slice: slices.map(Nanos::ns), period: periods.map(Nanos::ns), cpus, affinity, ends }
+    }
+
+    /// Returns the name of a promise. The clients of a promise on several CPUs have the name, `/` and a number.
+    fn name(&self, promise: usize) -> String {
+        let mut names = self.held.iter().filter(|held| held.promise == promise).map(|held| held.name.as_str());
+        let first = names.next().unwrap_or_default();
+        let several = names.next().and_then(|_| first.rsplit_once('/'));
+        several.map_or(first, |(name, _)| name).to_string()
+    }
+
+    /// Returns the reason for the refusal.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let PromiseRequest { reservation, cpus, .. } = &self.request;
+        let share = self.request.share();
+        let (free, on) = self.free;
+        let of = if *cpus > 1 { format!("each of {cpus} CPUs") } else { "a CPU".to_string() };
+        let place = on.map_or(String::new(), |cpu| format!(" (on CPU {cpu})"));
+        let mut text = format!(
+            "{} every {} is {} of {of}, but only {} can still be promised{place}",
+            reservation.slice,
+            reservation.period,
+            percent(ppm(&share)),
+            percent(free),
+        );
+        let mut here: Vec<&HeldPromise> = self.held.iter().filter(|held| Some(held.cpu) == on).collect();
+        here.sort_by_key(|held| std::cmp::Reverse(ppm(&held.reservation)));
+        let mut words: Vec<String> = here
+            .iter()
+            .take(NAMED_MOST)
+            .map(|held| format!("{} {}", held.name, percent(ppm(&held.reservation))))
+            .collect();
+        if here.len() > NAMED_MOST {
+            let rest = here[NAMED_MOST..].iter().map(|held| ppm(&held.reservation)).sum();
+            words.push(format!("{} more promises {}", here.len() - NAMED_MOST, percent(rest)));
+        }
+        if !words.is_empty() {
+            text += &format!("; this CPU is promised to {}", list(&words, "and"));
+        }
+        text
+    }
+
+    /// Returns the reason, and `alternatives` as the remedy.
+    #[must_use]
+    pub fn explain(&self, alternatives: &Alternatives) -> Explanation {
+        let Reservation { period, .. } = self.request.reservation;
+        let Alternatives { slice, period: longer, cpus, affinity, ends } = alternatives;
+        let uses = [
+            slice.map(|slice| format!("at most {slice} every {period}")),
+            longer.map(|period| format!("a period of at least {period}")),
+            cpus.map(|cpus| format!("{cpus} CPUs (--cpus {cpus})")),
+            affinity.map(|cpus| format!("affinity {cpus}")),
+        ];
+        let uses: Vec<String> = uses.into_iter().flatten().collect();
+        let mut named: Vec<String> = ends.iter().take(NAMED_MOST).cloned().collect();
+        if ends.len() > NAMED_MOST {
+            named.push(format!("one of {} others", ends.len() - NAMED_MOST));
+        }
+        let mut ways = Vec::new();
+        if !uses.is_empty() {
+            ways.push(format!("use {}", list(&uses, "or")));
+        }
+        if !named.is_empty() {
+            ways.push(format!("end the promise to {}", list(&named, "or")));
+        }
+        if ways.is_empty() {
+            ways.push("wait until other promises end".to_string());
+        }
+        Explanation::new(self.reason(), ways.join("; or "))
+    }
+}
+
+/// Returns the reservation as a share of a CPU, rounded up. Unit: parts per million.
+fn ppm(reservation: &Reservation) -> u64 {
+    let Reservation { slice, period, .. } = reservation;
+    let ppm = (u128::from(slice.as_ns()) * 1_000_000).div_ceil(u128::from(period.as_ns().max(1)));
+    u64::try_from(ppm).unwrap_or(u64::MAX)
+}
+
+fn percent(ppm: u64) -> String {
+    format!("{}.{:02} %", ppm / 10_000, ppm % 10_000 / 100)
+}
+
+/// Joins `words` by commas, and the last two by `last`.
+fn list(words: &[String], last: &str) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., end] => format!("{} {last} {end}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_border_is_found_from_both_sides() {
+        for edge in [1, 2, 3, 50, 99] {
+            assert_eq!(border(0, 100, |number| number < edge), edge - 1);
+            assert_eq!(border(100, 0, |number| number >= edge), edge);
+        }
+    }
+
+    #[test]
+    fn words_are_listed_as_in_a_sentence() {
+        let words = ["a", "b", "c"].map(String::from);
+        assert_eq!([1, 2, 3].map(|count| list(&words[..count], "or")), ["a", "a or b", "a, b or c"]);
+    }
+}

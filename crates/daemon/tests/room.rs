@@ -1,0 +1,217 @@
+//! A refused promise names the nearest promises that fit. Each of them is admitted, and one unit more is refused.
+
+use daemon::dispatch::{Dispatcher, NoRoom, PromiseRequest, RaiseBy, Refusal, SLICE_LEAST};
+use daemon::table::Table;
+use daemon::terms;
+use sched::{CpuId, CpuSet, EntityId, Nanos, Reservation};
+use sim::Workload;
+use simhost::{Caller, Dice, Memory, Settings, SimulatedKernel};
+use std::sync::Arc;
+use sys::thread::{Identity, Owner};
+
+const ROOT: Owner = Owner { real: 0, effective: 0 };
+
+/// A daemon on a simulated host.
+struct Scene {
+    host: SimulatedKernel,
+    daemon: Caller,
+    dispatcher: Dispatcher<Caller>,
+}
+
+impl Scene {
+    fn new(cpus: usize) -> Scene {
+        let linux = policies::find("linux").expect("it is registered");
+        let host = SimulatedKernel::new(&Settings::new(linux, cpus)).unwrap();
+        let daemon = host.begin("daemon", ROOT);
+        let memory = Memory::new(Table::words(256));
+        let me = Identity { tid: daemon.pid(), start_time: 0 };
+        let table = Arc::new(Table::create(Box::new(daemon.map(&memory)), "boot", me));
+        let edf = policies::find("edf").expect("it is registered");
+        let knobs = terms::knobs(edf);
+        let dispatcher = Dispatcher::new(daemon.clone(), table, edf, &knobs, cpus, RaiseBy::Inheritance).unwrap();
+        Scene { host, daemon, dispatcher }
+    }
+
+    /// Requests a promise to a new process.
+    fn admit(&mut self, request: &PromiseRequest) -> Result<Vec<EntityId>, Refusal> {
+        let pid = self.host.world_mut().start("client", ROOT, Workload::Hog).unwrap();
+        self.dispatcher.admit(request, pid, &[self.daemon.pid()]).map(|(entities, _)| entities)
+    }
+
+    /// Asserts that a request is admitted, and ends the promise.
+    fn assert_fits(&mut self, request: &PromiseRequest) {
+        let entities = self.admit(request).unwrap_or_else(|refused| panic!("{request:?}: {refused}"));
+        self.dismiss(&entities);
+    }
+
+    fn dismiss(&mut self, entities: &[EntityId]) {
+        for &e in entities {
+            self.dispatcher.dismiss(e);
+        }
+    }
+
+    fn assert_does_not_fit(&mut self, request: &PromiseRequest) {
+        let outcome = self.admit(request);
+        let too_large = matches!(&outcome, Err(Refusal::NoRoom(_) | Refusal::Promise(_) | Refusal::TooShort { .. }));
+        assert!(too_large, "{request:?}: {outcome:?}");
+    }
+}
+
+fn request(name: &str, slice: Nanos, period: Nanos, cpus: usize, affinity: CpuSet) -> PromiseRequest {
+    PromiseRequest { name: name.to_string(), reservation: Reservation::new(slice, period), cpus, affinity }
+}
+
+fn no_room(outcome: Result<Vec<EntityId>, Refusal>) -> Box<NoRoom> {
+    match outcome {
+        Err(Refusal::NoRoom(room)) => room,
+        other => panic!("it is not refused for lack of room: {other:?}"),
+    }
+}
+
+/// Checks every alternative of a refusal. `dispatched` are the promises by name, with their entities.
+fn check(
+    scene: &mut Scene,
+    refused: &PromiseRequest,
+    room: &NoRoom,
+    dispatched: &mut [(PromiseRequest, Vec<EntityId>)],
+) {
+    let ways = room.alternatives();
+    let Reservation { slice, period, .. } = refused.reservation;
+    let with = |slice, period| PromiseRequest { reservation: Reservation::new(slice, period), ..refused.clone() };
+    let one = Nanos::ns(1);
+    match ways.slice {
+        Some(longest) => {
+            assert!(longest < slice);
+            scene.assert_fits(&with(longest, period));
+            scene.assert_does_not_fit(&with(longest + one, period));
+        }
+        None => scene.assert_does_not_fit(&with(SLICE_LEAST.saturating_mul(refused.cpus as u64), period)),
+    }
+    if let Some(shortest) = ways.period {
+        assert!(shortest > period);
+        scene.assert_fits(&with(slice, shortest));
+        scene.assert_does_not_fit(&with(slice, shortest - one));
+    }
+    match ways.cpus {
+        Some(cpus) => {
+            scene.assert_fits(&PromiseRequest { cpus, ..refused.clone() });
+            scene.assert_does_not_fit(&PromiseRequest { cpus: cpus - 1, ..refused.clone() });
+        }
+        None => {
+            for cpus in refused.cpus + 1..=refused.affinity.len() {
+                scene.assert_does_not_fit(&PromiseRequest { cpus, ..refused.clone() });
+            }
+        }
+    }
+    if let Some(affinity) = ways.affinity {
+        assert!(affinity.and(&refused.affinity).is_empty());
+        scene.assert_fits(&PromiseRequest { affinity, ..refused.clone() });
+    }
+    for (other, entities) in dispatched {
+        scene.dismiss(entities);
+        if ways.ends.contains(&other.name) {
+            scene.assert_fits(refused);
+        } else {
+            scene.assert_does_not_fit(refused);
+        }
+        // The promise is made again, on the same CPUs as before.
+        let held: Vec<CpuId> =
+            room.held().iter().filter(|held| is_of(&held.name, &other.name)).map(|held| held.cpu).collect();
+        let again = PromiseRequest { affinity: held.into_iter().collect(), ..other.clone() };
+        *entities = scene.admit(&again).expect("it was there before");
+    }
+}
+
+fn is_of(entity: &str, promise: &str) -> bool {
+    entity == promise || entity.rsplit_once('/').is_some_and(|(name, _)| name == promise)
+}
+
+#[test]
+fn every_alternative_of_a_refusal_is_admitted_and_one_unit_more_is_not() {
+    let (mut refusals, mut slices, mut periods, mut cpus_more, mut elsewhere, mut ends) = (0, 0, 0, 0, 0, 0);
+    for seed in 0..150 {
+        let mut dice = Dice::new(seed);
+        let mut number = |most: u64| dice.below(most);
+        let cpus = 1 + usize::try_from(number(3)).unwrap();
+        let mut scene = Scene::new(cpus);
+        let mut promises: Vec<(PromiseRequest, Vec<EntityId>)> = Vec::new();
+        let mut next = |nth: usize| {
+            let period = Nanos::us(200 + number(400_000));
+            let wanted = 1 + usize::try_from(number(cpus as u64)).unwrap();
+            let slice = period.scale((50 + number(850)) * wanted as u64, 1_000) + Nanos::ns(number(50_000));
+            let first = usize::try_from(number(cpus as u64)).unwrap();
+            let affinity = if number(2) == 0 { CpuSet::ALL } else { (first..cpus).map(CpuId::new).collect() };
+            let affinity = affinity.and(&CpuSet::first_n(cpus));
+            request(&format!("p{nth}"), slice, period, wanted.min(affinity.len()), affinity)
+        };
+        for nth in 0..8 {
+            let request = next(nth);
+            match scene.admit(&request) {
+                Ok(entities) => promises.push((request, entities)),
+                Err(Refusal::NoRoom(room)) => {
+                    let ways = room.alternatives();
+                    refusals += 1;
+                    slices += u32::from(ways.slice.is_some());
+                    periods += u32::from(ways.period.is_some());
+                    cpus_more += u32::from(ways.cpus.is_some());
+                    elsewhere += u32::from(ways.affinity.is_some());
+                    ends += ways.ends.len();
+                    check(&mut scene, &request, &room, &mut promises);
+                }
+                // A slice longer than the period on this number of CPUs is invalid.
+                Err(Refusal::Promise(_)) => {}
+                Err(other) => panic!("seed {seed}: {other}"),
+            }
+        }
+    }
+    let found = [refusals, slices, periods, cpus_more, elsewhere, ends as u32];
+    eprintln!("refusals, slices, periods, more CPUs, other CPUs, ends: {found:?}");
+    assert!(found.iter().all(|&count| count >= 10), "each alternative occurs: {found:?}");
+}
+
+#[test]
+fn a_refusal_names_the_holders_of_the_cpu_and_all_ways_out() {
+    let mut scene = Scene::new(2);
+    let both = CpuSet::first_n(2);
+    let first = CpuSet::one(CpuId::new(0));
+    for (name, slice, affinity) in [("web", 5, first), ("db", 1, first), ("batch", 2, CpuSet::one(CpuId::new(1)))] {
+        scene.admit(&request(name, Nanos::ms(slice), Nanos::ms(10), 1, affinity)).unwrap();
+    }
+    let refused = request("new", Nanos::ms(6), Nanos::ms(10), 1, first);
+    let said = no_room(scene.admit(&refused));
+    let why = Refusal::NoRoom(said).reason();
+    assert_eq!(
+        why.reason,
+        "6ms every 10ms is 60.00 % of a CPU, but only 30.00 % can still be promised (on CPU 0); this CPU is promised to web \
+         50.00 % and db 10.00 %"
+    );
+    assert_eq!(
+        why.remedy,
+        "use at most 3ms every 10ms, a period of at least 20ms or affinity 1; or end the promise to web"
+    );
+    let refused = request("new", Nanos::us(7_500), Nanos::ms(10), 1, both);
+    let why = Refusal::NoRoom(no_room(scene.admit(&refused))).reason();
+    assert_eq!(
+        why.remedy,
+        "use at most 7ms every 10ms or a period of at least 10.714286ms; or end the promise to web or batch"
+    );
+    let why = Scene::new(2).admit(&request("new", Nanos::us(9_500), Nanos::ms(10), 1, both)).unwrap_err().reason();
+    assert_eq!(why.remedy, "use at most 9ms every 10ms, a period of at least 10.555556ms or 2 CPUs (--cpus 2)");
+    // A promise on several CPUs has one name.
+    scene.admit(&request("wide", Nanos::ms(2), Nanos::ms(10), 2, both)).unwrap();
+    let ways = no_room(scene.admit(&request("new", Nanos::ms(14), Nanos::ms(10), 2, both))).alternatives();
+    assert_eq!((ways.slice, ways.cpus, ways.ends), (Some(Nanos::ms(4)), None, Vec::<String>::new()));
+    let ways = no_room(scene.admit(&request("new", Nanos::ms(5), Nanos::ms(10), 2, both))).alternatives();
+    assert_eq!(ways.ends, ["web", "db", "wide"]);
+}
+
+#[test]
+fn a_process_that_may_use_too_few_cpus_is_refused_with_their_number() {
+    let mut scene = Scene::new(2);
+    let narrow = request("new", Nanos::ms(2), Nanos::ms(10), 2, CpuSet::one(CpuId::new(1)));
+    let refused = scene.admit(&narrow).unwrap_err();
+    assert!(matches!(refused, Refusal::TooFewCpus { asked: 2, .. }), "{refused}");
+    assert!(refused.to_string().contains("may use only CPUs 1 for it; use at most 1 CPUs"), "{refused}");
+    let nowhere = scene.admit(&request("new", Nanos::ms(2), Nanos::ms(10), 1, CpuSet::one(CpuId::new(7)))).unwrap_err();
+    assert!(nowhere.to_string().contains("may use none of the CPUs"), "{nowhere}");
+}

@@ -196,7 +196,7 @@ pub(crate) struct Run {
     /// CPU time per period, for all threads and descendants
     #[arg(long, value_name = "TIME", required_unless_present = "scenario", help_heading = "Promise")]
     pub(crate) slice: Option<String>,
-    /// Hard limit: when the slice is used up, stop the process until the next period
+    /// Hard limit: when the slice is used up, freeze the process until the next period
     #[arg(long, help_heading = "Promise")]
     pub(crate) hard: bool,
     /// Number of CPUs on which the process runs at the same time; they share the slice

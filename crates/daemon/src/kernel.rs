@@ -5,6 +5,7 @@
 //! An implementation makes no decisions. An implementation does not allocate memory between the expiry of a timer and
 //! the resulting dispatch: threads are opened once and stay open.
 
+use crate::table::FreezerGroup;
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sys::Result;
 use sys::attributes::Attributes;
@@ -32,6 +33,17 @@ pub mod priority {
     pub const ALL_RAISED: [u32; 3] = [RAISED, HELPER, AMONG_OTHERS];
 }
 
+/// The place of a process relative to a freezer group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Joined {
+    /// The process was in the group, or in a group below.
+    Already,
+    /// The process has been moved into the group.
+    Moved,
+    /// The process is not in the group: it freezes with another group.
+    Elsewhere,
+}
+
 /// Operations that the daemon and its guardian need from a kernel.
 pub trait Kernel {
     /// A handle to a thread. Once the thread has ended, every call with the handle returns `Gone`, even if the tid is
@@ -41,6 +53,9 @@ pub trait Kernel {
     /// A loan of a priority to a thread. The loan ends when this value is dropped, and after this process has ended or
     /// was stopped. The end of a loan never fails.
     type Loan;
+
+    /// An open control group through which processes are frozen. The group stays when this value is dropped.
+    type Freezer;
 
     /// Returns the time of the monotonic clock.
     fn now(&self) -> Instant;
@@ -182,13 +197,66 @@ pub trait Kernel {
     /// The thread has ended, the caller lacks permission, or the thread's cpuset contains none of `cpus`.
     fn set_affinity(&self, thread: &Self::Thread, cpus: &CpuSet) -> Result<()>;
 
-    /// Stops the process whose first thread is `leader` (SIGSTOP).
+    /// Returns the group through which the process of `leader`, its first thread, can be frozen. Changes nothing.
+    ///
+    /// # Errors
+    /// The process has ended, or this host has no freezer for the process.
+    fn freezer_group(&self, leader: &Self::Thread) -> Result<FreezerGroup>;
+
+    /// Opens `group`, which [`freezer_group`](Kernel::freezer_group) has returned for `leader`. Creates a group of Tactus
+    /// below the present group of the process, but does not move the process.
+    ///
+    /// # Errors
+    /// The process has ended or is in another group now, or the caller lacks permission.
+    fn open_freezer(&self, group: FreezerGroup, leader: &Self::Thread) -> Result<Self::Freezer>;
+
+    /// Moves the process of `leader` into a group of Tactus, if the process is in the group directly above. Otherwise,
+    /// moves nothing. The first of several moves takes some 10 ms, so no caller may hold the dispatcher.
     ///
     /// # Errors
     /// The process has ended, or the caller lacks permission.
-    fn stop(&self, leader: &Self::Thread) -> Result<()>;
+    fn join_freezer(&self, freezer: &Self::Freezer, leader: &Self::Thread) -> Result<Joined>;
 
-    /// Continues the process whose first thread is `leader` (SIGCONT).
+    /// Returns the pids of the processes that freeze with the group.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    fn freezer_processes(&self, freezer: &Self::Freezer) -> Result<Vec<u32>>;
+
+    /// Returns whether another program has frozen the group. Other programs do not freeze a group of Tactus; their freezes
+    /// of a group above have no effect on this answer.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    fn is_freezing(&self, freezer: &Self::Freezer) -> Result<bool>;
+
+    /// Starts to freeze the group: no process in the group, and no later child, runs until the thaw. A thread in a system
+    /// call may run until the end of the call.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    fn freeze(&self, freezer: &Self::Freezer) -> Result<()>;
+
+    /// Thaws the group. A process that another program has stopped (SIGSTOP) stays stopped.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    fn thaw(&self, freezer: &Self::Freezer) -> Result<()>;
+
+    /// Thaws a recorded group. Has no effect if the group does not exist.
+    ///
+    /// # Errors
+    /// The caller lacks permission.
+    fn thaw_group(&self, group: FreezerGroup) -> Result<()>;
+
+    /// Thaws a recorded group that Tactus has created, moves its processes to the group above, and removes the group. Has
+    /// no effect if the group does not exist, or existed before Tactus.
+    ///
+    /// # Errors
+    /// The caller lacks permission, or there are groups below.
+    fn remove_group(&self, group: FreezerGroup) -> Result<()>;
+
+    /// Continues the process whose first thread is `leader` (SIGCONT), which an earlier program of Tactus has stopped.
     ///
     /// # Errors
     /// The process has ended, or the caller lacks permission.
@@ -238,6 +306,7 @@ pub trait Cells: Send + Sync {
 impl<K: Kernel> Kernel for &K {
     type Thread = K::Thread;
     type Loan = K::Loan;
+    type Freezer = K::Freezer;
 
     fn now(&self) -> Instant {
         (**self).now()
@@ -335,8 +404,40 @@ impl<K: Kernel> Kernel for &K {
         (**self).set_affinity(thread, cpus)
     }
 
-    fn stop(&self, leader: &Self::Thread) -> Result<()> {
-        (**self).stop(leader)
+    fn freezer_group(&self, leader: &Self::Thread) -> Result<FreezerGroup> {
+        (**self).freezer_group(leader)
+    }
+
+    fn open_freezer(&self, group: FreezerGroup, leader: &Self::Thread) -> Result<Self::Freezer> {
+        (**self).open_freezer(group, leader)
+    }
+
+    fn join_freezer(&self, freezer: &Self::Freezer, leader: &Self::Thread) -> Result<Joined> {
+        (**self).join_freezer(freezer, leader)
+    }
+
+    fn freezer_processes(&self, freezer: &Self::Freezer) -> Result<Vec<u32>> {
+        (**self).freezer_processes(freezer)
+    }
+
+    fn is_freezing(&self, freezer: &Self::Freezer) -> Result<bool> {
+        (**self).is_freezing(freezer)
+    }
+
+    fn freeze(&self, freezer: &Self::Freezer) -> Result<()> {
+        (**self).freeze(freezer)
+    }
+
+    fn thaw(&self, freezer: &Self::Freezer) -> Result<()> {
+        (**self).thaw(freezer)
+    }
+
+    fn thaw_group(&self, group: FreezerGroup) -> Result<()> {
+        (**self).thaw_group(group)
+    }
+
+    fn remove_group(&self, group: FreezerGroup) -> Result<()> {
+        (**self).remove_group(group)
     }
 
     fn cont(&self, leader: &Self::Thread) -> Result<()> {

@@ -1,10 +1,13 @@
 //! [`Linux`]: the kernel of this host.
 
+mod freezing;
 mod sentinels;
 
+pub use freezing::Freezer;
 pub use sentinels::Sentinels;
 
-use crate::kernel::{Cells, Kernel};
+use crate::kernel::{Cells, Joined, Kernel};
+use crate::table::FreezerGroup;
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -36,7 +39,7 @@ impl Cells for Words {
 }
 
 /// A handle to a thread of this host. Further files are opened at their first use and stay open: the schedstat for
-/// [`Kernel::usage`], a pidfd for [`Kernel::stop`], perf events for [`Kernel::await_entry`].
+/// [`Kernel::usage`], a pidfd for [`Kernel::cont`], perf events for [`Kernel::await_entry`].
 #[derive(Debug)]
 pub struct Thread {
     held: thread::Thread,
@@ -201,6 +204,7 @@ impl Linux {
 impl Kernel for Linux {
     type Thread = Thread;
     type Loan = Donor;
+    type Freezer = Freezer;
 
     fn now(&self) -> Instant {
         clock::now()
@@ -318,8 +322,40 @@ impl Kernel for Linux {
         affinity::set(thread.tid(), cpus)
     }
 
-    fn stop(&self, leader: &Thread) -> Result<()> {
-        leader.process()?.stop()
+    fn freezer_group(&self, leader: &Thread) -> Result<FreezerGroup> {
+        freezing::group_for(&leader.held)
+    }
+
+    fn open_freezer(&self, group: FreezerGroup, leader: &Thread) -> Result<Freezer> {
+        freezing::open(group, &leader.held)
+    }
+
+    fn join_freezer(&self, freezer: &Freezer, leader: &Thread) -> Result<Joined> {
+        freezer.join(&leader.held)
+    }
+
+    fn freezer_processes(&self, freezer: &Freezer) -> Result<Vec<u32>> {
+        freezer.processes()
+    }
+
+    fn is_freezing(&self, freezer: &Freezer) -> Result<bool> {
+        freezer.is_freezing()
+    }
+
+    fn freeze(&self, freezer: &Freezer) -> Result<()> {
+        freezer.freeze()
+    }
+
+    fn thaw(&self, freezer: &Freezer) -> Result<()> {
+        freezer.thaw()
+    }
+
+    fn thaw_group(&self, group: FreezerGroup) -> Result<()> {
+        freezing::thaw(group)
+    }
+
+    fn remove_group(&self, group: FreezerGroup) -> Result<()> {
+        freezing::remove(group)
     }
 
     fn cont(&self, leader: &Thread) -> Result<()> {
@@ -418,14 +454,14 @@ mod tests {
         while kernel.usage(&thread).unwrap().ran == ran {
             clock::sleep(Nanos::us(100));
         }
-        kernel.stop(&thread).unwrap();
+        child.process().stop().unwrap();
         while kernel.status(&thread).unwrap().state != State::Stopped {
             clock::sleep(Nanos::us(100));
         }
         kernel.cont(&thread).unwrap();
         drop(child);
         assert!(matches!(kernel.usage(&thread), Err(Error::Gone(_))));
-        assert!(matches!(kernel.stop(&thread), Err(Error::Gone(_))));
+        assert!(matches!(kernel.cont(&thread), Err(Error::Gone(_))));
     }
 
     #[test]

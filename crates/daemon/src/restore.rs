@@ -3,8 +3,9 @@
 //!
 //! Restoring compares values: the original replaces a value that Tactus has set, but not a value that another process
 //! has set since. Restoring may therefore be repeated, be interrupted and started again, or run in two processes at the
-//! same time. First all threads leave real-time priority, so that no thread spins at that priority. Then stopped
-//! processes continue, and then all affinities are restored.
+//! same time. First all freezer groups thaw. Then all threads leave real-time priority, so that no thread spins at that
+//! priority, and all affinities are restored. The freezer groups are removed last, because the first move of a process
+//! takes some 10 ms.
 //!
 //! Each thread is opened by identity, and closed before the next thread is opened: a table may contain more threads
 //! than a process may open files.
@@ -14,6 +15,7 @@
 //! thread can still be inside such a fork.
 
 mod entries;
+mod groups;
 mod newborn;
 mod outcome;
 mod restoring;
@@ -21,7 +23,7 @@ mod restoring;
 mod tests;
 
 pub use entries::restore_entry;
-pub use outcome::{End, Outcome, Restored, ThreadRestored};
+pub use outcome::{End, GroupRestored, Outcome, Restored, ThreadRestored};
 pub use restoring::Restoring;
 
 use crate::Explanation;
@@ -38,9 +40,9 @@ pub const PATIENCE: Nanos = Nanos::ms(300);
 
 /// Restores the threads of `table` and their new children. While a fork that began before the restoration may be in
 /// progress, repeats the scan for children, for [`PATIENCE`] at most. Calls `pause` between scans. The rows stay in the
-/// table; only their stops are cleared.
+/// table; only their freezes and stops are cleared.
 pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos)) -> Restored {
-    let mut restoring = Restoring::begin(kernel, table, |_| true);
+    let mut restoring = Restoring::begin_all(kernel, table);
     loop {
         restoring.look(kernel, table);
         match restoring.pause().filter(|_| restoring.time() < PATIENCE) {
@@ -52,7 +54,7 @@ pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos
 
 /// Restores threads like [`restore`], without waiting, for a caller that restores again later.
 pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
-    let mut restoring = Restoring::begin(kernel, table, |_| true);
+    let mut restoring = Restoring::begin_all(kernel, table);
     restoring.look(kernel, table);
     restoring.end()
 }

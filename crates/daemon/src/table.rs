@@ -3,19 +3,24 @@
 //! A row is written first and then committed by the store of one word, so a reader finds either a complete row or no
 //! row. The table has its full size from the start, so that recording a thread never allocates memory.
 //!
-//! Only the daemon records threads. Any process may read rows, clear stops and forget rows.
+//! A row describes a thread, or a control group through which Tactus freezes processes.
+//!
+//! Only the daemon records threads and groups. Any process may read rows, clear stops and forget rows.
 
 mod entry;
+mod group;
 mod row;
 #[cfg(test)]
 mod tests;
 
 pub use entry::{Entry, Original};
+pub use group::FreezerGroup;
 
 use crate::kernel::Cells;
+use group::{FOUND, FOUND_FROZEN, THREAD, group_of};
 use row::{
-    OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_FOLLOWS_CPUSET, OF_LEADER, OF_STOPPED, OF_THREAD, OF_USE, ROW,
-    entry_of, identity_of, words_of, words_of_attributes,
+    OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_FOLLOWS_CPUSET, OF_KIND, OF_LEADER, OF_THREAD, OF_USE, ROW, entry_of,
+    identity_of, words_of, words_of_attributes,
 };
 use sched::CpuId;
 use sched::id::CPUS_MAX;
@@ -25,9 +30,12 @@ use sys::thread::Identity;
 
 /// `TACTUSTB`: stored last, so that an unfinished table is not recognized.
 const MAGIC: u64 = u64::from_be_bytes(*b"TACTUSTB");
-/// Version of the layout below. A table of version 1 or 2 has the same layout, with zero in the words that a row has
-/// since version 3. A table of version 1 has originals in every row. Tables of later versions are not read.
+/// Version of the layout below. Tables of later versions are not read. Until version 2, every row describes a thread, the
+/// words that a row has since version 3 are zero, and
+/// Tactus limits a process by SIGSTOP. A table of version 1 has originals in every row.
 const VERSION: u64 = 3;
+/// Last version of tables whose rows record stops.
+const WITH_STOPS: u64 = 2;
 
 // The header, in words.
 const AT_MAGIC: usize = 0;
@@ -215,7 +223,7 @@ impl Table {
         self.rows
     }
 
-    /// Records a thread as not stopped. Once this call has returned, a restoring process finds the thread, so change
+    /// Records a thread. Once this call has returned, a restoring process finds the thread, so change
     /// the thread only afterwards.
     ///
     /// To confine a thread to other CPUs, first record the thread again, and then forget the earlier row. Meanwhile a
@@ -227,16 +235,37 @@ impl Table {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let row = Row(free.pop().ok_or(Full { capacity: self.rows })?);
         let at = self.at(row);
-        self.cells.store(at + OF_STOPPED, 0);
+        self.cells.store(at + OF_KIND, THREAD);
         self.store_identity(at + OF_THREAD, entry.thread);
         self.store_identity(at + OF_LEADER, entry.leader);
         self.store_all(at + OF_ATTRIBUTES, &words_of_attributes(entry.original.attributes));
         self.store_all(at + OF_AFFINITY, &words_of(&entry.original.affinity));
         self.store_all(at + OF_CONFINED, &words_of(&entry.confined));
         self.cells.store(at + OF_FOLLOWS_CPUSET, u64::from(entry.original.follows_cpuset));
+        self.commit(row);
+        Ok(row)
+    }
+
+    /// Records a group through which Tactus will freeze processes, before the group is created or a process is moved.
+    ///
+    /// # Errors
+    /// The table is full.
+    pub fn record_group(&self, group: FreezerGroup) -> Result<Row, Full> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = Row(free.pop().ok_or(Full { capacity: self.rows })?);
+        let at = self.at(row);
+        let (kind, words) = group.words();
+        self.cells.store(at + OF_KIND, kind);
+        self.store_all(at + OF_THREAD, &words);
+        self.commit(row);
+        Ok(row)
+    }
+
+    /// Marks a row that is written as in use.
+    fn commit(&self, row: Row) {
+        let at = self.at(row);
         let uses = self.cells.load(at + OF_USE);
         self.cells.store(at + OF_USE, (uses | 1).wrapping_add(2));
-        Ok(row)
     }
 
     /// Forgets a restored or ended thread. Its row becomes free.
@@ -250,31 +279,58 @@ impl Table {
         }
     }
 
-    /// Records whether Tactus has stopped the process of the leader in `row`. Record a stop before the process is
-    /// stopped, and clear the stop after the process is continued.
-    pub fn set_stopped(&self, row: Row, stopped: bool) {
-        self.cells.store(self.at(row) + OF_STOPPED, u64::from(stopped));
+    /// Records whether Tactus freezes the group in `row`. Record a freeze before the group freezes, and a thaw afterwards.
+    /// Has no effect for a group that Tactus has created, because no other program freezes such a group.
+    pub fn set_frozen(&self, row: Row, is_frozen: bool) {
+        let at = self.at(row) + OF_KIND;
+        if matches!(self.cells.load(at), FOUND | FOUND_FROZEN) {
+            self.cells.store(at, if is_frozen { FOUND_FROZEN } else { FOUND });
+        }
     }
 
-    /// Returns whether Tactus has stopped the process of the leader in `row`, or is about to stop it.
+    /// Returns the recorded groups in the order of their rows, and whether Tactus may have frozen them.
+    #[must_use]
+    pub fn groups(&self) -> Vec<(Row, FreezerGroup, bool)> {
+        let read = |row| self.read(row).filter(|_| !self.has_stops()).and_then(|words| group_of(&words));
+        (0..self.rows).map(Row).filter_map(|row| read(row).map(|(group, is_frozen)| (row, group, is_frozen))).collect()
+    }
+
+    /// Clears the stop of the process of the leader in `row`, after the process is continued.
+    pub fn clear_stop(&self, row: Row) {
+        if self.has_stops() {
+            self.cells.store(self.at(row) + OF_KIND, 0);
+        }
+    }
+
+    /// Returns whether an earlier program, which wrote this table, has stopped the process of the leader in `row`, or was
+    /// about to stop it (SIGSTOP).
     #[must_use]
     pub fn is_stopped(&self, row: Row) -> bool {
-        self.cells.load(self.at(row) + OF_STOPPED) != 0
+        self.has_stops() && self.cells.load(self.at(row) + OF_KIND) != 0
     }
 
-    /// Returns the recorded threads in the order of their rows. For a leader, the third value states whether Tactus has
-    /// stopped the process.
+    /// Returns whether the rows of this table record stops.
+    fn has_stops(&self) -> bool {
+        self.cells.load(AT_VERSION) <= WITH_STOPS
+    }
+
+    /// Returns the recorded threads in the order of their rows.
     #[must_use]
-    pub fn entries(&self) -> Vec<(Row, Entry, bool)> {
-        let read =
-            |row| self.read(row).and_then(|words| entry_of(&words)).map(|(entry, stopped)| (row, entry, stopped));
-        (0..self.rows).map(Row).filter_map(read).collect()
+    pub fn entries(&self) -> Vec<(Row, Entry)> {
+        let is_thread = |words: &[u64; ROW]| self.has_stops() || words[OF_KIND] == THREAD;
+        let read = |row| self.read(row).filter(is_thread).and_then(|words| entry_of(&words));
+        (0..self.rows).map(Row).filter_map(|row| read(row).map(|entry| (row, entry))).collect()
     }
 
     /// Returns the number of rows in use that are unreadable, because another program has written into the table.
     #[must_use]
     pub fn damaged(&self) -> usize {
-        (0..self.rows).map(Row).filter_map(|row| self.read(row)).filter(|words| entry_of(words).is_none()).count()
+        let is_readable = |words: &[u64; ROW]| match words[OF_KIND] {
+            THREAD => entry_of(words).is_some(),
+            _ if self.has_stops() => entry_of(words).is_some(),
+            _ => group_of(words).is_some(),
+        };
+        (0..self.rows).map(Row).filter_map(|row| self.read(row)).filter(|words| !is_readable(words)).count()
     }
 
     /// Counts a beat of `side`. Only `side` may call this function.

@@ -1,6 +1,6 @@
 //! Tests of forks that begin before the forking thread is restored and end afterwards, on a simulated host.
 
-use daemon::dispatch::{Dispatcher, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, find, scan};
+use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, find, scan};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore};
 use daemon::table::{Entry, Original, Table};
@@ -218,8 +218,8 @@ fn a_promise_is_made_to_the_processes_of_an_earlier_scan() {
     assert!(scanned.is_some() && scan(&scene.daemon, 1_999).is_none());
     let child = scene.host.world_mut().fork(client, Workload::Hog).expect("numbers are free");
     let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
-    dispatcher.admit_scanned(&request, client, &ours, scanned).unwrap();
-    let threads = || scene.table.entries().iter().map(|(_, entry, _)| entry.thread.tid).collect::<Vec<u32>>();
+    dispatcher.admit_scanned(&request, client, &ours, scanned, Enclosure::none()).unwrap();
+    let threads = || scene.table.entries().iter().map(|(_, entry)| entry.thread.tid).collect::<Vec<u32>>();
     assert_eq!(threads(), [client]);
     // The keeper finds the child.
     let known = dispatcher.known().remove(0);
@@ -231,7 +231,7 @@ fn a_promise_is_made_to_the_processes_of_an_earlier_scan() {
     let other = scene.begin(WAS, Workload::Hog);
     let client = scene.begin(WAS, Workload::Hog);
     let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
-    dispatcher.admit_scanned(&request, client, &ours, scan(&scene.daemon, other)).unwrap();
+    dispatcher.admit_scanned(&request, client, &ours, scan(&scene.daemon, other), Enclosure::none()).unwrap();
     assert_eq!(scene.table.entries()[0].1.thread.tid, client);
 }
 

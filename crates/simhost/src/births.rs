@@ -43,8 +43,8 @@ impl World {
         }
     }
 
-    /// Starts a fork of thread `by` that takes `takes` of CPU time. A stop of the thread takes effect only after the
-    /// fork. If the thread has no work during the fork, the thread sleeps uninterruptibly, as if it waited for memory.
+    /// Starts a fork of thread `by` that takes `takes` of CPU time. A stop or freeze of the thread takes effect only after
+    /// the fork. If the thread has no work during the fork, the thread sleeps uninterruptibly, as if it waited for memory.
     /// Panics if the thread does not exist.
     pub fn begin_birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) {
         let birth = self.birth(by, kind, workload, takes);
@@ -78,19 +78,20 @@ impl World {
         let Birth { kind, settings, masks, workload, .. } = birth;
         let thread = self.tasks.thread(by);
         let (name, pid, tag) = (thread.name.clone(), thread.process, thread.tag);
-        let Process { owner, is_kernel, is_privileged, refuses, cpuset, is_orphan, is_stopped, .. } =
+        let Process { owner, is_kernel, is_privileged, refuses, cpuset, is_orphan, group, group_by_others, .. } =
             self.tasks.processes[&pid];
-        let born = if kind == Kind::Process {
+        let (born, process) = if kind == Kind::Process {
             let new = Process { is_kernel, is_privileged, refuses, is_orphan, ..Process::new(pid, owner, cpuset) };
-            self.begin(&name, new, settings, workload)?
+            let child = self.begin(&name, Process { group, group_by_others, ..new }, settings, workload)?;
+            (child, child)
         } else {
             let tid = self.tasks.number(self.tick())?;
             self.attach(tid, pid, &name, settings, workload);
-            if is_stopped {
-                self.pause(tid);
-            }
-            tid
+            (tid, pid)
         };
+        if self.is_held(process) {
+            self.pause(born);
+        }
         self.tasks.thread(born).tag = tag;
         let others = self.tasks.living.iter().filter_map(|&tid| self.tasks.get(tid)).filter(|it| it.tag == tag);
         let is_ambiguous = others.into_iter().any(|it| it.masks.is_ambiguous || it.masks.untouched != masks.untouched);
@@ -120,9 +121,9 @@ impl World {
         }
     }
 
-    /// Applies a stop that was delayed until the end of a fork.
+    /// Applies a stop or a freeze that was delayed until the end of a fork.
     fn stop_at_last(&mut self, tid: u32) {
-        if self.tasks.process_of(tid).is_some_and(|process| process.is_stopped) {
+        if self.process_of(tid).is_some_and(|(pid, _)| self.is_held(pid)) {
             self.pause(tid);
         }
     }

@@ -1,11 +1,13 @@
 //! [`Caller`]: the simulated [`Kernel`], as called by one process of Tactus.
 
+use crate::group::{Freezer, ROOT};
 use crate::life::{Life, Mapping, Memory};
 use crate::loan::Loan;
 use crate::setting::{Lent, Setting, params};
 use crate::tasks::Process;
 use crate::world::World;
-use daemon::kernel::Kernel;
+use daemon::kernel::{Joined, Kernel};
+use daemon::table::FreezerGroup;
 use sched::{CpuId, CpuSet, Instant, Nanos, State as Where};
 use std::cell::{RefCell, RefMut};
 use std::io;
@@ -18,6 +20,7 @@ use sys::{Error, Result};
 
 /// Error numbers from include/uapi/asm-generic/errno-base.h.
 const EPERM: i32 = 1;
+const ENODEV: i32 = 19;
 const EINVAL: i32 = 22;
 
 /// A handle to a thread.
@@ -97,20 +100,26 @@ impl Caller {
         world.tasks.process_of(thread.identity.tid).expect("it was just there")
     }
 
-    fn signal(&self, leader: &Held, is_stop: bool) -> Result<()> {
-        let mut world = self.enter_about(leader)?;
-        let pid = leader.identity.tid;
-        let verb = if is_stop { "stop" } else { "continue" };
-        if world.tasks.get(pid).is_some_and(|thread| thread.process != pid) {
-            return Err(Error::Gone(pid));
-        }
-        if !self.may(&world, Caller::process_of(&world, leader)) {
-            return Err(refused(format!("{verb} process {pid}")));
-        }
-        let by = self.pid;
-        world.note(|| format!("{by} {verb}s {pid}"));
-        world.set_stopped(pid, is_stop);
+    /// Begins a call on the group of `freezer`.
+    fn enter_group(&self, freezer: &Freezer) -> Result<RefMut<'_, World>> {
+        let world = self.enter()?;
+        let what = || format!("use group {}", freezer.0);
+        let removed = || Error::Call { what: what(), source: io::Error::from_raw_os_error(ENODEV) };
+        if world.groups.contains_key(&freezer.0) { Ok(world) } else { Err(removed()) }
+    }
+
+    fn set_frozen(&self, freezer: &Freezer, is_frozen: bool) -> Result<()> {
+        let mut world = self.enter_group(freezer)?;
+        let (by, number) = (self.pid, freezer.0);
+        world.note(|| format!("{by} sets the freezer of group {number} to {is_frozen}"));
+        world.set_group_frozen(number, is_frozen);
         Ok(())
+    }
+
+    /// Returns the number of a recorded group.
+    fn number_of(&self, group: FreezerGroup) -> Result<Option<u64>> {
+        let (world, name) = (self.enter()?, group.name());
+        Ok(world.groups.iter().find(|(_, it)| Some(&it.name) == name.as_ref()).map(|(&number, _)| number))
     }
 
     fn held(world: &World, tid: u32) -> Result<Held> {
@@ -122,6 +131,7 @@ impl Caller {
 impl Kernel for Caller {
     type Thread = Held;
     type Loan = Loan;
+    type Freezer = Freezer;
 
     fn now(&self) -> Instant {
         self.world.borrow().now()
@@ -166,6 +176,8 @@ impl Kernel for Caller {
                 Where::Blocked => State::Uninterruptible,
                 _ => State::Runnable,
             },
+            // The freezer of version 1 is an uninterruptible sleep.
+            Some(_) if world.is_frozen(there.process) => State::Uninterruptible,
             Some(_) if process.is_stopped => State::Stopped,
             Some(entity) if world.host.machine().state(entity) == Where::Blocked => State::Sleeping,
             Some(_) => State::Runnable,
@@ -336,12 +348,97 @@ impl Kernel for Caller {
         Err(Error::NotKept { what: what(), kept: format!("CPUs {affinity}"), remedy })
     }
 
-    fn stop(&self, leader: &Held) -> Result<()> {
-        self.signal(leader, true)
+    fn freezer_group(&self, leader: &Held) -> Result<FreezerGroup> {
+        self.enter_about(leader).map(|_| FreezerGroup::Own { first: leader.identity })
+    }
+
+    fn open_freezer(&self, group: FreezerGroup, leader: &Held) -> Result<Freezer> {
+        let mut world = self.enter_about(leader)?;
+        let parent = Caller::process_of(&world, leader).group;
+        let name = group.name().expect("this kernel has only version 1");
+        let (by, number) = (self.pid, world.create_group(parent, &name));
+        world.note(|| format!("{by} makes group {number}, {name}, below {parent}"));
+        Ok(Freezer(number))
+    }
+
+    fn join_freezer(&self, freezer: &Freezer, leader: &Held) -> Result<Joined> {
+        drop(self.enter_about(leader)?);
+        let mut world = self.enter_group(freezer)?;
+        let (pid, number, busy_in) = (leader.identity.tid, freezer.0, world.busy_in);
+        let Some(process) = world.tasks.processes.get(&pid) else { return Err(Error::Gone(pid)) };
+        if world.is_within(process.group, number) {
+            return Ok(Joined::Already);
+        }
+        if process.group != world.groups[&number].parent {
+            return Ok(Joined::Elsewhere);
+        }
+        if !self.may(&world, process) {
+            return Err(refused(format!("move process {pid} into group {number}")));
+        }
+        if busy_in > 0 && world.dice.one_in(busy_in) {
+            return Err(Error::Busy { what: format!("move process {pid} into group {number}") });
+        }
+        let by = self.pid;
+        world.note(|| format!("{by} moves {pid} into group {number}"));
+        world.set_group(pid, number);
+        Ok(Joined::Moved)
+    }
+
+    fn freezer_processes(&self, freezer: &Freezer) -> Result<Vec<u32>> {
+        Ok(self.enter_group(freezer)?.processes_in(freezer.0))
+    }
+
+    fn is_freezing(&self, _: &Freezer) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn freeze(&self, freezer: &Freezer) -> Result<()> {
+        self.set_frozen(freezer, true)
+    }
+
+    fn thaw(&self, freezer: &Freezer) -> Result<()> {
+        self.set_frozen(freezer, false)
+    }
+
+    fn thaw_group(&self, group: FreezerGroup) -> Result<()> {
+        self.number_of(group)?.map_or(Ok(()), |number| self.set_frozen(&Freezer(number), false))
+    }
+
+    fn remove_group(&self, group: FreezerGroup) -> Result<()> {
+        let Some(number) = self.number_of(group)? else { return Ok(()) };
+        self.set_frozen(&Freezer(number), false)?;
+        // Each move and the removal is a call of its own. A process may fork in between.
+        loop {
+            let inside = self.freezer_processes(&Freezer(number))?;
+            for pid in inside {
+                let mut world = self.enter()?;
+                let by = self.pid;
+                if world.tasks.processes.get(&pid).is_some_and(|process| process.group == number) {
+                    let parent = world.groups.get(&number).map_or(ROOT, |group| group.parent);
+                    world.note(|| format!("{by} moves {pid} back to group {parent}"));
+                    world.set_group(pid, parent);
+                }
+            }
+            let mut world = self.enter()?;
+            if world.groups.values().any(|group| group.parent == number) {
+                return Err(senseless(format!("remove group {number}, which has groups below")));
+            }
+            if world.remove_group(number) {
+                return Ok(());
+            }
+        }
     }
 
     fn cont(&self, leader: &Held) -> Result<()> {
-        self.signal(leader, false)
+        let mut world = self.enter_about(leader)?;
+        let pid = leader.identity.tid;
+        if !self.may(&world, Caller::process_of(&world, leader)) {
+            return Err(refused(format!("continue process {pid}")));
+        }
+        let by = self.pid;
+        world.note(|| format!("{by} continues {pid}"));
+        world.set_stopped(pid, false);
+        Ok(())
     }
 
     fn await_entry(&self, thread: &mut Held, cpu: CpuId, wanted: bool) -> Result<()> {

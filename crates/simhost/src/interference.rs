@@ -30,6 +30,8 @@ pub struct Difference {
     pub is_stopped: bool,
     /// Whether the process would be stopped without Tactus.
     pub is_stopped_by_others: bool,
+    /// Whether the process is in another freezer group than without Tactus.
+    pub is_in_other_group: bool,
     /// Whether the parent of the process, or of an ancestor, has ended.
     pub is_orphan: bool,
 }
@@ -51,6 +53,9 @@ impl fmt::Display for Difference {
         }
         if self.is_stopped != self.is_stopped_by_others {
             write!(f, "; it is {}", if self.is_stopped { "stopped" } else { "not stopped" })?;
+        }
+        if self.is_in_other_group {
+            f.write_str("; it is in another freezer group")?;
         }
         Ok(())
     }
@@ -360,7 +365,9 @@ impl World {
             let is_lent = self.is_lent(tid);
             let follows = |mask: &CpuSet| self.cpus().minus(mask).is_empty();
             let is_pinned = follows(&thread.masks.untouched) && !follows(&thread.masks.is);
-            if (!is_same || is_lent || is_pinned) && !is_ours && thread.process != INIT {
+            let is_in_other_group = process.group != process.group_by_others;
+            let is_changed = !is_same || is_lent || is_pinned || is_in_other_group;
+            if is_changed && !is_ours && thread.process != INIT {
                 found.push(Difference {
                     tid,
                     pid: thread.process,
@@ -370,6 +377,7 @@ impl World {
                     is_lent,
                     is_stopped: process.is_stopped,
                     is_stopped_by_others: process.is_stopped_by_others,
+                    is_in_other_group,
                     is_orphan: self.descends_from_orphan(thread.process),
                 });
             }

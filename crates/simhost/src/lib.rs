@@ -23,7 +23,8 @@
 //! A fork copies the inherited values at its start, and the child appears at its end. During the fork, the parent may
 //! wait for a CPU, or sleep.
 //!
-//! The world does not model SCHED_DEADLINE, freezers, memory, or signals other than SIGKILL, SIGSTOP and SIGCONT.
+//! The world does not model SCHED_DEADLINE, freezers of cgroup version 2, memory, or signals other than SIGKILL, SIGSTOP
+//! and SIGCONT. A freeze takes effect at once, except during a fork.
 //! Actors use CPU time only for their calls.
 
 mod actor;
@@ -32,6 +33,8 @@ mod births;
 mod caller;
 mod dice;
 mod fork;
+mod freezer;
+mod group;
 mod interference;
 mod life;
 mod loan;
@@ -46,6 +49,7 @@ mod world;
 pub use caller::{Caller, Held};
 pub use dice::Dice;
 pub use fork::Kind;
+pub use group::Freezer;
 pub use interference::Difference;
 pub use life::{Fault, Mapping, Memory};
 pub use loan::Loan;

@@ -2,6 +2,7 @@
 
 use crate::actor::Actor;
 use crate::fork::Birth;
+use crate::group::ROOT;
 use crate::masks::Masks;
 use crate::setting::{Lent, Setting, is_raised};
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
@@ -119,6 +120,11 @@ pub(super) struct Process {
     pub(super) is_stopped: bool,
     /// Whether the process would be stopped without Tactus.
     pub(super) is_stopped_by_others: bool,
+    /// Number of the process's freezer group, and of its group without Tactus.
+    pub(super) group: u64,
+    pub(super) group_by_others: u64,
+    /// Whether the process was killed while it was frozen.
+    pub(super) is_killed: bool,
     /// Tids of the process's threads, in ascending order.
     pub(super) threads: Vec<u32>,
     /// Pids of the process's children, in ascending order.
@@ -141,6 +147,9 @@ impl Process {
             cpuset,
             is_stopped: false,
             is_stopped_by_others: false,
+            group: ROOT,
+            group_by_others: ROOT,
+            is_killed: false,
             threads: Vec::new(),
             children: Vec::new(),
             has_ended: false,

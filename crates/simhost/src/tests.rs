@@ -1,7 +1,8 @@
 //! Tests that the world behaves like a Linux host, as far as the daemon and the guardian can observe.
 
 use super::*;
-use daemon::kernel::{Cells, Kernel};
+use daemon::kernel::{Cells, Joined, Kernel};
+use daemon::table::FreezerGroup;
 use sched::{Nanos, Wake};
 use sim::Periodic;
 use sys::Error;
@@ -122,7 +123,7 @@ fn numbers_are_reused_and_a_handle_does_not_reach_a_later_thread() {
                 daemon.open_as(identity).err(),
                 daemon.schedule(&held, Attributes::raised(97)).err(),
                 daemon.set_affinity(&held, &CpuSet::one(CPU)).err(),
-                daemon.stop(&held).err(),
+                daemon.cont(&held).err(),
                 daemon.usage(&held).err(),
             ] {
                 assert!(matches!(gone, Some(Error::Gone(tid)) if tid == first), "{gone:?}");
@@ -198,8 +199,18 @@ fn an_ended_process_leaves_its_children_to_init_and_waits_to_be_reaped() {
     assert!(daemon.children(1).unwrap().contains(&grandchild));
 }
 
+/// Puts process `pid` into a freezer group of `daemon`.
+fn enclosed(daemon: &Caller, pid: u32) -> (Freezer, FreezerGroup) {
+    let leader = daemon.open(pid).unwrap();
+    let group = daemon.freezer_group(&leader).unwrap();
+    let freezer = daemon.open_freezer(group, &leader).unwrap();
+    assert_eq!(daemon.join_freezer(&freezer, &leader).unwrap(), Joined::Moved);
+    assert_eq!(daemon.join_freezer(&freezer, &leader).unwrap(), Joined::Already);
+    (freezer, group)
+}
+
 #[test]
-fn a_stop_holds_every_thread_and_a_stop_by_another_process_lasts() {
+fn a_frozen_group_holds_every_thread_and_a_stop_by_another_process_lasts() {
     let host = host(2);
     let daemon = host.begin("daemon", ROOT);
     let pid = hog(&host);
@@ -207,27 +218,65 @@ fn a_stop_holds_every_thread_and_a_stop_by_another_process_lasts() {
     let job = Workload::Periodic(Periodic::new(Nanos::ms(10), Nanos::ms(1)));
     let third = host.world_mut().clone_thread(pid, job).unwrap();
     let all = [pid, second, third];
-    let leader = daemon.open(pid).unwrap();
+    let (freezer, group) = enclosed(&daemon, pid);
     pass(&host, Nanos::ms(50));
-    daemon.stop(&leader).unwrap();
+    daemon.freeze(&freezer).unwrap();
     let before = all.map(|tid| had(&host, tid));
     pass(&host, Nanos::ms(50));
     assert_eq!(all.map(|tid| had(&host, tid)), before);
-    assert_eq!(daemon.status(&daemon.open(third).unwrap()).unwrap().state, State::Stopped);
-    assert_eq!(host.world().differences().len(), 3, "all three are stopped by us");
+    assert_eq!(daemon.status(&daemon.open(third).unwrap()).unwrap().state, State::Uninterruptible);
+    assert_eq!(host.world().differences().len(), 3, "all three are in our group");
     host.world_mut().stop(pid);
-    assert_eq!(host.world().differences(), [], "another process has stopped it too, and both are one stop");
-    daemon.cont(&leader).unwrap();
-    assert_eq!(host.world().differences().len(), 3);
+    daemon.thaw(&freezer).unwrap();
+    pass(&host, Nanos::ms(50));
+    assert_eq!(all.map(|tid| had(&host, tid)), before, "the stop is another's");
+    host.world_mut().cont(pid);
     pass(&host, Nanos::ms(50));
     assert!(all.iter().zip(before).all(|(&tid, before)| had(&host, tid) > before));
     host.world_mut().stop(pid);
+    daemon.freeze(&freezer).unwrap();
+    daemon.remove_group(group).unwrap();
     pass(&host, Nanos::s(1));
     assert!(host.world().is_stopped(pid) && host.world().differences().is_empty());
+    assert!(host.world().groups_of_tactus().is_empty());
+    assert_eq!(daemon.freeze(&freezer).unwrap_err().errno(), Some(19), "the group is gone");
     host.world_mut().cont(pid);
     assert!(!host.world().is_stopped(pid));
-    // Only the handle of the first thread stops a process.
-    assert!(matches!(daemon.stop(&daemon.open(second).unwrap()), Err(Error::Gone(_))));
+}
+
+#[test]
+fn a_group_freezes_with_the_group_above_and_a_child_starts_in_the_group_of_its_parent() {
+    let host = host(1);
+    let daemon = host.begin("daemon", ROOT);
+    let (pid, container) = (hog(&host), host.world_mut().create_group_of_others("container"));
+    host.world_mut().move_to_group(pid, container);
+    let (freezer, group) = enclosed(&daemon, pid);
+    let child = host.world_mut().fork(pid, Workload::Hog).unwrap();
+    assert_eq!(daemon.freezer_processes(&freezer).unwrap(), [pid, child]);
+    host.world_mut().freeze_by_others(container, true);
+    daemon.freeze(&freezer).unwrap();
+    daemon.thaw(&freezer).unwrap();
+    assert!(host.world().is_frozen(pid) && host.world().is_frozen(child), "the group above is frozen");
+    host.world_mut().freeze_by_others(container, false);
+    assert!(!host.world().is_frozen(child));
+    // A process that another process moves elsewhere stays there.
+    host.world_mut().move_to_group(child, 0);
+    assert_eq!(daemon.join_freezer(&freezer, &daemon.open(child).unwrap()).unwrap(), Joined::Elsewhere);
+    daemon.remove_group(group).unwrap();
+    assert!(host.world().differences().is_empty() && host.world().groups_of_tactus().is_empty());
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_is_frozen_ends_with_the_thaw() {
+    let host = host(1);
+    let daemon = host.begin("daemon", ROOT);
+    let pid = hog(&host);
+    let (freezer, group) = enclosed(&daemon, pid);
+    daemon.freeze(&freezer).unwrap();
+    host.world_mut().kill(pid);
+    assert!(host.world().is_alive(pid));
+    daemon.thaw_group(group).unwrap();
+    assert!(!host.world().is_alive(pid));
 }
 
 #[test]
@@ -242,7 +291,7 @@ fn a_caller_without_permission_gets_an_error_and_changes_nothing() {
     assert_eq!(user.owner(&thread).unwrap().real, 7);
     assert!(is_refused(user.schedule(&thread, Attributes::of(Policy::Idle)).err()));
     assert!(is_refused(user.set_affinity(&thread, &CpuSet::one(CPU)).err()));
-    assert!(is_refused(user.stop(&thread).err()));
+    assert!(is_refused(user.cont(&thread).err()));
     let thread = user.open(own).unwrap();
     assert!(is_refused(user.schedule(&thread, Attributes::raised(97)).err()), "no privilege");
     user.set_affinity(&thread, &CpuSet::one(CPU)).unwrap();
@@ -250,11 +299,14 @@ fn a_caller_without_permission_gets_an_error_and_changes_nothing() {
     assert!(is_refused(root.schedule(&thread, Attributes::raised(97)).err()), "no real-time runtime in its group");
     root.schedule(&thread, Attributes::of(Policy::Other { nice: -3 })).unwrap();
     host.world_mut().protect(own, Refuses { all: true, ..Refuses::default() });
-    assert!(is_refused(root.stop(&thread).err()));
+    let group = root.freezer_group(&thread).unwrap();
+    let freezer = root.open_freezer(group, &thread).unwrap();
+    assert!(is_refused(root.join_freezer(&freezer, &thread).err()));
+    root.remove_group(group).unwrap();
     let kernels = root.open(2).unwrap();
     assert!(root.status(&kernels).unwrap().is_kernel);
     assert_eq!(root.set_affinity(&kernels, &CpuSet::one(CPU)).unwrap_err().errno(), Some(22));
-    root.stop(&kernels).unwrap();
+    host.world_mut().stop(2);
     assert!(!host.world().is_stopped(2), "kernel threads cannot be stopped");
     for senseless in [Policy::Other { nice: 20 }, Policy::Fifo { priority: 100 }, Policy::Ext { nice: 0 }] {
         let error = root.schedule(&root.open(stranger).unwrap(), Attributes::of(senseless)).unwrap_err();
@@ -355,18 +407,19 @@ fn a_process_fails_before_any_of_its_acts_and_does_nothing_afterwards() {
             host.world_mut().ring(agent);
             let end = host.world().now() + Nanos::ms(1);
             assert_eq!(host.run_until(end), Some(agent));
+            host.world_mut().stop(client);
             if let Ok(thread) = daemon.open(client) {
                 cells.store(0, 1);
                 let _ = daemon.schedule(&thread, Attributes::raised(97));
                 let _ = daemon.set_affinity(&thread, &CpuSet::one(CPU));
-                let _ = daemon.stop(&thread);
+                let _ = daemon.cont(&thread);
             }
             host.world_mut().wake_at(agent, end);
             host.world_mut().end_turn(agent);
             let happened = [
                 memory_word(&guardian.map(&memory)) == 1,
                 host.world().setting(client).unwrap().attributes == Attributes::raised(97),
-                host.world().is_stopped(client),
+                !host.world().is_stopped(client),
             ];
             assert_eq!(happened, [act > 1, act > 2, act > 4], "{fault:?} in place of act {act}");
             let failed = act < 5;

@@ -1,6 +1,7 @@
 //! [`World`]: one host in virtual time, with the machine, its threads and processes, and pending events.
 
 use crate::dice::Dice;
+use crate::group::Group;
 use crate::life::{Fault, Life};
 use crate::masks::Masks;
 use crate::setting::{Setting, params};
@@ -8,7 +9,7 @@ use crate::settings::{Lateness, Settings};
 use crate::tasks::{Account, INIT, Place, Process, Tasks, Thread};
 use sched::{CpuId, CpuSet, Instant, Nanos, Refused, State, Wake};
 use sim::{Costs, Workload};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use sys::thread::{Identity, Owner};
 use sys::usage::Usage;
@@ -50,6 +51,9 @@ pub struct World {
     pub(super) keepers: Vec<(u32, u32)>,
     /// Number of loans so far.
     pub(super) loans: u64,
+    /// Freezer groups below the root, by number, and the number of groups so far.
+    pub(super) groups: BTreeMap<u64, Group>,
+    pub(super) groups_seen: u64,
     steps: u64,
     pub(super) record: Option<Vec<(Instant, String)>>,
 }
@@ -93,6 +97,8 @@ impl World {
             forking: Vec::new(),
             keepers: Vec::new(),
             loans: 0,
+            groups: BTreeMap::new(),
+            groups_seen: 0,
             steps: 0,
             record: None,
         };
@@ -319,9 +325,14 @@ impl World {
         }
     }
 
-    /// Kills process `pid` with all its threads (SIGKILL).
+    /// Kills process `pid` with all its threads (SIGKILL). A frozen process ends after the thaw.
     pub fn kill(&mut self, pid: u32) {
-        let Some(process) = self.tasks.processes.get(&pid) else { return };
+        let is_frozen = self.is_frozen(pid);
+        let Some(process) = self.tasks.processes.get_mut(&pid) else { return };
+        process.is_killed = is_frozen;
+        if is_frozen {
+            return;
+        }
         for tid in process.threads.clone().into_iter().rev() {
             if self.tasks.get(tid).is_some_and(|thread| thread.entity.is_some()) {
                 self.exit(tid);
@@ -377,7 +388,7 @@ impl World {
         thread.wants = true;
         let (pid, entity) = (thread.process, thread.entity);
         if let Some(entity) = entity
-            && !self.tasks.processes[&pid].is_stopped
+            && !self.is_held(pid)
             && self.host.machine().state(entity) == State::Blocked
         {
             self.host.wake(entity, why);
@@ -405,12 +416,24 @@ impl World {
     }
 
     pub(super) fn set_stopped(&mut self, pid: u32, is_stopped: bool) {
-        let Some(process) = self.tasks.processes.get_mut(&pid) else { return };
-        if process.is_kernel || std::mem::replace(&mut process.is_stopped, is_stopped) == is_stopped {
+        let was_held = self.is_held(pid);
+        let Some(process) = self.tasks.processes.get_mut(&pid).filter(|process| !process.is_kernel) else { return };
+        process.is_stopped = is_stopped;
+        self.hold(pid, was_held);
+    }
+
+    /// Applies a stop, a freeze or their end to the threads of process `pid`, which was held before if `was_held`.
+    pub(super) fn hold(&mut self, pid: u32, was_held: bool) {
+        let (is_held, is_frozen) = (self.is_held(pid), self.is_frozen(pid));
+        let Some(process) = self.tasks.processes.get(&pid) else { return };
+        if process.is_killed && !is_frozen {
+            return self.kill(pid);
+        }
+        if is_held == was_held {
             return;
         }
         for tid in process.threads.clone() {
-            if is_stopped {
+            if is_held {
                 if !self.is_forking(tid) {
                     self.pause(tid);
                 }

@@ -100,7 +100,11 @@ impl Judge {
                 && (!options.others || !self.is_excused(session, found))
         };
         let found: Vec<Difference> = world.differences().into_iter().filter(wrong).collect();
-        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let mut found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let groups = world.groups_of_tactus();
+        if !groups.is_empty() {
+            found.push(format!("there are freezer groups: {}", groups.join(", ")));
+        }
         drop(world);
         if found.is_empty() {
             return Ok(());
@@ -112,8 +116,8 @@ impl Judge {
     fn is_excused(&self, session: &Session, found: &Difference) -> bool {
         let Some(tag) = session.host.world().mark_of(found.tid) else { return false };
         let tree = &self.ledger.borrow()[tag];
-        let is_stop_fine = found.is_stopped == found.is_stopped_by_others || (tree.was_stopped && !found.is_stopped);
-        is_requested(tree, &found.is, &found.untouched) && is_stop_fine
+        let is_stop_fine = found.is_stopped == found.is_stopped_by_others;
+        is_requested(tree, &found.is, &found.untouched) && is_stop_fine && !found.is_in_other_group
     }
 }
 

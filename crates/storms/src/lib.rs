@@ -6,7 +6,8 @@
 //! no client receives more than its slice at real-time priority, or, with a hard limit, more than its slice in total
 //! after each turn, the dispatcher agrees with its machine on the state and the level of every client
 //! 200 ms after a change of the affinity of a served thread, the thread is served within it, or has left the promise
-//! 1 s after a fault, every living thread has the policy, priority, nice, affinity and stop state as without Tactus
+//! 1 s after a fault, every living thread has the policy, priority, nice, affinity and stop state as without Tactus,
+//! and is in the same freezer group; no group of Tactus is left
 //! ```
 //!
 //! The checks excuse lateness that the world causes, and the CPU time of Tactus's own threads. If other processes
@@ -27,7 +28,7 @@ pub use policies::Policies;
 
 use daemon::dispatch::PromiseRequest;
 use judge::Judge;
-use neighbours::{Ledger, NUMBERS, Neighbours};
+use neighbours::{GROUP, Ledger, NUMBERS, Neighbours};
 use sched::{CpuSet, Instant, Limit, Nanos, Reservation};
 use session::Session;
 use sim::Workload;
@@ -133,8 +134,9 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Led
     let gap = dice.between(Nanos::us(200), Nanos::ms(8));
     let at = host.world().now() + Nanos::ms(5);
     let Options { births, orphans, others, cpusets, .. } = *options;
+    let group = host.world_mut().create_group_of_others(GROUP);
     let (passing, of) = (Vec::new(), ledger.clone());
-    let neighbours = Neighbours { dice, at, gap, births, orphans, others, cpusets, ledger: of, passing };
+    let neighbours = Neighbours { dice, at, gap, births, orphans, others, cpusets, group, ledger: of, passing };
     host.world_mut().let_act(Box::new(neighbours));
     let session = Session::new(host, options, policies, requests);
     if let Some(Plan { target: Target::Daemon, fault, act }) = options.plan {

@@ -12,6 +12,8 @@ use sys::thread::Owner;
 /// Maximum number of threads. The number of tids, `NUMBERS`, is small, so that tids are soon reused.
 const THREADS_MOST: usize = 70;
 pub(super) const NUMBERS: u32 = 120;
+/// Name of a freezer group of another process.
+pub(super) const GROUP: &str = "container";
 /// Maximum CPU time of a fork.
 const FORK_MOST: Nanos = Nanos::ms(5);
 const USER: Owner = Owner { real: 1000, effective: 1000 };
@@ -22,8 +24,6 @@ pub(super) struct Tree {
     pub(super) root: u32,
     pub(super) attributes: Vec<Attributes>,
     pub(super) affinities: Vec<CpuSet>,
-    /// Whether another process has stopped or continued a process of the client.
-    pub(super) was_stopped: bool,
     /// Whether the client is always runnable.
     pub(super) is_hog: bool,
 }
@@ -39,6 +39,8 @@ pub(super) struct Neighbours {
     pub(super) orphans: bool,
     pub(super) others: bool,
     pub(super) cpusets: bool,
+    /// A freezer group of another process.
+    pub(super) group: u64,
     pub(super) ledger: Ledger,
     /// Processes that exist only to use up tids.
     pub(super) passing: Vec<u32>,
@@ -77,6 +79,10 @@ pub(super) fn begin_client(world: &mut World, dice: &mut Dice, tag: usize, refus
     let first = if is_hog { Workload::Hog } else { workload(dice) };
     let root = world.start(&format!("client-{tag}"), USER, first)?;
     world.mark(root, tag);
+    if dice.one_in(3) {
+        let group = world.create_group_of_others(GROUP);
+        world.move_to_group(root, group);
+    }
     let affinity = if dice.one_in(2) { world.cpus() } else { some(dice, &world.cpus()) };
     let attributes = fair(dice);
     world.reschedule(root, attributes);
@@ -89,7 +95,7 @@ pub(super) fn begin_client(world: &mut World, dice: &mut Dice, tag: usize, refus
         world.protect(root, Refuses { real_time: kind == 0, affinity: kind == 1, all: kind == 2 });
     }
     let is_hog = is_hog && first == Workload::Hog;
-    Some(Tree { root, attributes: vec![attributes], affinities: vec![affinity], was_stopped: false, is_hog })
+    Some(Tree { root, attributes: vec![attributes], affinities: vec![affinity], is_hog })
 }
 
 impl Others for Neighbours {
@@ -179,14 +185,10 @@ impl Neighbours {
                 self.ledger.borrow_mut()[tag].affinities.push(cpus);
                 world.move_to(tid, &cpus);
             }
-            88..93 => {
-                self.ledger.borrow_mut()[tag].was_stopped = true;
-                world.stop(pid);
-            }
-            93..98 => {
-                self.ledger.borrow_mut()[tag].was_stopped = true;
-                world.cont(pid);
-            }
+            88..91 => world.stop(pid),
+            91..94 => world.cont(pid),
+            94..96 => world.move_to_group(pid, if self.dice.one_in(2) { self.group } else { 0 }),
+            96..98 => world.freeze_by_others(self.group, kind == 96),
             _ => {
                 if !self.ledger.borrow().iter().any(|tree| tree.root == pid) && world.children_of(pid).is_empty() {
                     world.kill(pid);

@@ -5,13 +5,16 @@ use crate::agreement::{changed_attributes, wrong_level, wrong_state};
 use crate::finding::Finding;
 use crate::options::{Options, Target};
 use crate::policies::Policies;
-use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, begin_loans, ended, find, moved_threads};
+use daemon::dispatch::{
+    Dispatcher, Enclosure, PromiseRequest, Refusal, Signals, begin_loans, enclose, ended, find, moved_threads,
+    release_groups,
+};
 use daemon::guardian::{DaemonState, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, end_loans, restore_at_once};
 use daemon::table::{Beating, Table};
 use daemon::terms;
-use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
+use sched::{CpuId, CpuSet, EntityId, Instant, Limit, Nanos};
 use simhost::{Caller, Dice, Fault, Memory, SimulatedKernel};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -383,7 +386,7 @@ impl Session {
             Verdict::Kill { .. } => {}
             Verdict::Restore => {
                 end_loans(&guardian.caller, &guardian.table);
-                let mut restoring = Restoring::begin(&guardian.caller, &guardian.table, |_| true);
+                let mut restoring = Restoring::begin_all(&guardian.caller, &guardian.table);
                 restoring.look(&guardian.caller, &guardian.table);
                 if state == DaemonState::HasEnded {
                     return self.go_on_restoring(restoring);
@@ -516,13 +519,27 @@ impl Daemon {
         self.lacking.iter().find(is_late).map(|(identity, _)| identity.tid)
     }
 
+    /// Makes a promise, as `Control::admit` in `live`.
+    fn promise(&mut self, request: &PromiseRequest, pid: u32) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
+        let ours = [self.caller.pid(), 1];
+        let enclosure = match request.reservation.limit {
+            Limit::Soft => Enclosure::none(),
+            Limit::Hard => {
+                self.dispatcher.check(request, pid, &ours)?;
+                enclose(&self.caller, &self.table, pid)?
+            }
+        };
+        let groups = enclosure.rows();
+        let answer = self.dispatcher.admit_scanned(request, pid, &ours, None, enclosure);
+        answer.inspect_err(|_| release_groups(&self.caller, &self.table, &groups))
+    }
+
     /// Admits the next client, and dismisses a client from time to time.
     fn admit(&mut self, host: &SimulatedKernel) {
         if self.awaits.is_none()
             && let Some((tag, pid, request)) = self.requests.pop_front()
         {
-            let ours = [self.caller.pid(), 1];
-            match self.dispatcher.admit(&request, pid, &ours) {
+            match self.promise(&request, pid) {
                 Ok((entities, call)) => {
                     self.shortest = self.shortest.min(request.reservation.period);
                     self.served.extend(entities.first().map(|&entity| Served { entity, tag, request }));

@@ -40,7 +40,7 @@ impl Hierarchy {
     /// # Errors
     /// The hierarchy is not mounted.
     pub fn one(controller: &str) -> Result<Hierarchy> {
-        Hierarchy::find(Version::One, controller)
+        Hierarchy::mounted(Version::One, controller)
     }
 
     /// Returns the mounted hierarchy of version 2.
@@ -48,7 +48,7 @@ impl Hierarchy {
     /// # Errors
     /// The hierarchy is not mounted.
     pub fn two() -> Result<Hierarchy> {
-        Hierarchy::find(Version::Two, "")
+        Hierarchy::mounted(Version::Two, "")
     }
 
     /// Returns the hierarchy of version 1 with `controller`. If the hierarchy is not mounted, mounts it privately for
@@ -75,7 +75,7 @@ impl Hierarchy {
         Ok(Hierarchy { version: Version::One, controller: controller.to_string(), root, at, prefix: "/".to_string() })
     }
 
-    fn find(version: Version, controller: &str) -> Result<Hierarchy> {
+    fn mounted(version: Version, controller: &str) -> Result<Hierarchy> {
         let what = match version {
             Version::One => format!("the cgroup hierarchy of {controller}"),
             Version::Two => "the unified cgroup hierarchy".to_string(),
@@ -113,19 +113,61 @@ impl Hierarchy {
     /// # Errors
     /// The thread has ended, or belongs to no group of this hierarchy.
     pub fn path_of(&self, tid: u32) -> Result<String> {
+        Ok(self.line_of(tid)?.1)
+    }
+
+    /// Returns whether this hierarchy has no other controller than the requested one. In a hierarchy with several
+    /// controllers, a new group affects all of them.
+    ///
+    /// # Errors
+    /// The calling thread belongs to no group of this hierarchy.
+    pub fn is_exclusive(&self) -> Result<bool> {
+        Ok(self.line_of(crate::thread::current())?.0 == self.controller)
+    }
+
+    /// Returns the controllers of this hierarchy and the path of the group of thread `tid`.
+    fn line_of(&self, tid: u32) -> Result<(String, String)> {
         let thread = Thread::open(tid)?;
         let text = file::read(format!("/proc/{tid}/task/{tid}/cgroup"));
         let text = if thread.is_there() { text? } else { return Err(Error::Gone(tid)) };
         let own = |line: &str| {
             let (_, rest) = line.split_once(':')?;
             let (controllers, path) = rest.split_once(':')?;
-            controllers.split(',').any(|found| found == self.controller).then(|| path.to_string())
+            let is_own = controllers.split(',').any(|found| found == self.controller);
+            is_own.then(|| (controllers.to_string(), path.to_string()))
         };
         text.lines().find_map(own).ok_or_else(|| Error::Absent {
             what: format!("the group of thread {tid} in {}", self.at.display()),
             why: "the thread is in no group of this hierarchy".to_string(),
             remedy: MOUNTED,
         })
+    }
+
+    /// Returns the paths of the groups that `is_wanted` selects by their names and [IDs](Group::id). Groups that start
+    /// or end during the call may be missing.
+    ///
+    /// # Errors
+    /// The mount point cannot be read.
+    pub fn find(&self, is_wanted: impl Fn(&str, u64) -> bool) -> Result<Vec<String>> {
+        let (mut found, mut waiting) = (Vec::new(), vec![self.prefix.trim_end_matches('/').to_string()]);
+        while let Some(path) = waiting.pop() {
+            let root = path == self.prefix.trim_end_matches('/');
+            let children = self.open(if path.is_empty() { "/" } else { &path }).and_then(|group| group.children());
+            let children = match children {
+                Ok(children) => children,
+                Err(error) if root => return Err(error),
+                // The group has just been removed.
+                Err(_) => continue,
+            };
+            for (name, id) in children {
+                let child = format!("{path}/{name}");
+                if is_wanted(&name, id) {
+                    found.push(child.clone());
+                }
+                waiting.push(child);
+            }
+        }
+        Ok(found)
     }
 
     /// Opens the group at `path`.
@@ -212,6 +254,12 @@ impl Group {
         })
     }
 
+    /// Opens the group's control file `name` for reading and writing.
+    pub(crate) fn open_control(&self, name: &str) -> Result<std::fs::File> {
+        let opened = file::open_in(&self.directory, name, rustix::fs::OFlags::RDWR);
+        opened.map_err(|error| Error::from(error, format!("open {}", self.path.join(name).display()), REMEDY))
+    }
+
     /// Returns the numbers that the group's control file `name` lists.
     ///
     /// # Errors
@@ -228,6 +276,22 @@ impl Group {
         let text = self.read(name)?;
         let found = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok());
         found.ok_or_else(|| Error::Malformed { path: self.path.join(name), wanted: "a list with the key asked for" })
+    }
+
+    /// Returns the ID of the group, which is unique until the machine reboots: the inode number of its directory.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    pub fn id(&self) -> Result<u64> {
+        let found = rustix::fs::fstat(&self.directory);
+        let found = found.map_err(|errno| Error::from(errno, format!("read {}", self.path.display()), REMEDY))?;
+        Ok(found.st_ino)
+    }
+
+    /// Returns whether the group of version 2 is threaded: its processes belong to the nearest ancestor that is not.
+    #[must_use]
+    pub fn is_threaded(&self) -> bool {
+        self.read("cgroup.type").is_ok_and(|kind| kind.trim() == "threaded")
     }
 
     /// Returns the pids of the processes in the group.
@@ -295,6 +359,25 @@ impl Group {
         })
     }
 
+    /// Creates a child group that stays until it is [adopted](Group::adopt) and removed. If the child group exists, opens
+    /// it.
+    ///
+    /// # Errors
+    /// The caller lacks permission.
+    pub fn create_lasting(&self, name: &str) -> Result<Group> {
+        let path = self.path.join(name);
+        match mkdirat(&self.directory, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => Group::at(&self.directory, name, path, self.version),
+            Err(errno) => Err(Error::from(errno, format!("make the control group {}", path.display()), REMEDY)),
+        }
+    }
+
+    /// Returns whether this process may create groups below this group.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        rustix::fs::accessat(&self.directory, ".", rustix::fs::Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    }
+
     /// Creates a child group. The tasks of the child group return to this group when the child group is
     /// [removed](OwnGroup::remove) or dropped.
     ///
@@ -323,8 +406,32 @@ impl Group {
     /// # Errors
     /// The group has been removed.
     pub fn names(&self) -> Result<Vec<String>> {
+        Ok(self.children()?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Returns the names and [IDs](Group::id) of the child groups.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    pub fn children(&self) -> Result<Vec<(String, u64)>> {
         let listed = file::directories_in(&self.directory);
         listed.map_err(|error| Error::from(error, format!("list {}", self.path.display()), REMEDY))
+    }
+
+    /// Returns the pids of the processes in the group and in the groups below.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    pub fn all_processes(&self) -> Result<Vec<u32>> {
+        let mut all = self.processes()?;
+        for name in self.names()? {
+            let Ok(child) = Group::at(&self.directory, &name, self.path.join(&name), self.version) else { continue };
+            // The list above contains the processes of threaded groups.
+            if !child.is_threaded() {
+                all.extend(child.all_processes()?);
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -360,6 +467,12 @@ impl OwnGroup {
                     self.removed = true;
                     return Ok(());
                 }
+                Err(rustix::io::Errno::BUSY) if !self.group.names().unwrap_or_default().is_empty() => {
+                    let what =
+                        format!("remove the control group {}, which has groups below", self.group.path.display());
+                    let remedy = "remove the groups below, and try again";
+                    return Err(Error::NotKept { what, kept: "it, thawed".to_string(), remedy });
+                }
                 Err(rustix::io::Errno::BUSY) => crate::clock::sleep(sched::Nanos::ms(5)),
                 Err(errno) => {
                     let what = format!("remove the control group {}", self.group.path.display());
@@ -378,8 +491,7 @@ impl OwnGroup {
     /// Moves the present tasks of this group to the parent group, once. Moves single threads if the group may contain
     /// only some of the threads of a process.
     fn give_back(&self) -> Result<()> {
-        let is_threaded = || self.group.read("cgroup.type").is_ok_and(|kind| kind.trim() == "threaded");
-        let by_thread = self.group.version == Version::One || is_threaded();
+        let by_thread = self.group.version == Version::One || self.group.is_threaded();
         let all = if by_thread { self.group.threads()? } else { self.group.processes()? };
         for number in all {
             match if by_thread { self.parent.add_thread(number) } else { self.parent.add_process(number) } {

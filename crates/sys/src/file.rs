@@ -65,15 +65,16 @@ pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32
     Ok(numbers)
 }
 
-/// Returns the names of the subdirectories in ascending order, without names that start with a period.
-pub(crate) fn directories_in(directory: impl AsFd) -> io::Result<Vec<String>> {
+/// Returns the names and inode numbers of the subdirectories in ascending order, without names that start with a
+/// period.
+pub(crate) fn directories_in(directory: impl AsFd) -> io::Result<Vec<(String, u64)>> {
     let opened = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::new(opened)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type() == rustix::fs::FileType::Directory && !name.starts_with('.') {
-            names.push(name);
+            names.push((name, entry.ino()));
         }
     }
     names.sort_unstable();

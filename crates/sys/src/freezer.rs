@@ -1,9 +1,10 @@
 //! Freezing the tasks of a control group: none of them runs until the group is thawed.
 
 use crate::cgroup::{Group, Version};
-use crate::clock;
-use crate::{Error, Result};
+use crate::{Error, Result, clock};
 use sched::{Instant, Nanos};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// The state of a freezer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,10 +22,7 @@ pub enum State {
 /// # Errors
 /// `group` is the root group, or the caller lacks permission.
 pub fn freeze(group: &Group) -> Result<()> {
-    match group.version() {
-        Version::One => group.write("freezer.state", "FROZEN"),
-        Version::Two => group.write("cgroup.freeze", "1"),
-    }
+    group.write(control_file(group), word(group, true))
 }
 
 /// Thaws `group`.
@@ -32,10 +30,7 @@ pub fn freeze(group: &Group) -> Result<()> {
 /// # Errors
 /// `group` is the root group, or the caller lacks permission.
 pub fn thaw(group: &Group) -> Result<()> {
-    match group.version() {
-        Version::One => group.write("freezer.state", "THAWED"),
-        Version::Two => group.write("cgroup.freeze", "0"),
-    }
+    group.write(control_file(group), word(group, false))
 }
 
 /// Returns the state of `group`'s freezer.
@@ -57,6 +52,84 @@ pub fn state(group: &Group) -> Result<State> {
             ("0", _) => Ok(State::Thawed),
             _ => Err(malformed("cgroup.freeze")),
         },
+    }
+}
+
+/// A control group whose control file is open, so that one write freezes or thaws it. No call allocates memory unless
+/// the call fails.
+#[derive(Debug)]
+pub struct Freezer {
+    group: Group,
+    control: File,
+}
+
+impl Freezer {
+    /// Opens the freezer of `group`.
+    ///
+    /// # Errors
+    /// `group` is the root group, or the caller lacks permission.
+    pub fn open(group: Group) -> Result<Freezer> {
+        let control = group.open_control(control_file(&group))?;
+        Ok(Freezer { group, control })
+    }
+
+    /// Returns the group.
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Starts to freeze the group. Freezing completes later.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    pub fn freeze(&self) -> Result<()> {
+        self.set(word(&self.group, true))
+    }
+
+    /// Thaws the group.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    pub fn thaw(&self) -> Result<()> {
+        self.set(word(&self.group, false))
+    }
+
+    /// Returns whether the group is frozen or freezing, by itself or, in version 1, with a group above.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    pub fn is_freezing(&self) -> Result<bool> {
+        let mut first = [0];
+        let read = self.control.read_at(&mut first, 0);
+        read.map_err(|error| self.problem("read", error))?;
+        Ok(matches!(first[0], b'F' | b'1'))
+    }
+
+    fn set(&self, text: &str) -> Result<()> {
+        self.control
+            .write_all_at(text.as_bytes(), 0)
+            .map_err(|error| self.problem(&format!("write `{text}` to"), error))
+    }
+
+    fn problem(&self, verb: &str, error: std::io::Error) -> Error {
+        let path = self.group.path().join(control_file(&self.group));
+        Error::from(error, format!("{verb} {}", path.display()), "let Tactus alone remove the groups that it makes")
+    }
+}
+
+/// Returns the name of the control file of `group`'s freezer.
+fn control_file(group: &Group) -> &'static str {
+    if group.version() == Version::One { "freezer.state" } else { "cgroup.freeze" }
+}
+
+/// Returns the content of the control file that freezes or thaws `group`.
+fn word(group: &Group, is_frozen: bool) -> &'static str {
+    match (group.version(), is_frozen) {
+        (Version::One, true) => "FROZEN",
+        (Version::One, false) => "THAWED",
+        (Version::Two, true) => "1",
+        (Version::Two, false) => "0",
     }
 }
 

@@ -95,8 +95,8 @@ pub(crate) const JOBS: &[Job] = &[
 ];
 
 /// Mechanisms that every guest kernel supports.
-const MECHANISMS: [&str; 7] =
-    ["SCHED_FIFO", "SCHED_DEADLINE", "affinity", "stop and continue", "freezer, cgroup v2", "CPU quota", "CPU weight"];
+const MECHANISMS: [&str; 6] =
+    ["SCHED_FIFO", "SCHED_DEADLINE", "affinity", "freezer, cgroup v2", "CPU quota", "CPU weight"];
 
 /// Checks the report of `tactus doctor` in a guest with a known configuration.
 fn doctor(kernel: &Kernel, ran: &Ran) -> Result<(), String> {

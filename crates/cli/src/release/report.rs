@@ -2,7 +2,7 @@
 
 use daemon::directory::Directory;
 use daemon::release::{Ended, Released};
-use daemon::restore::{End, Outcome, Replayed, Restored, ThreadRestored};
+use daemon::restore::{End, GroupRestored, Outcome, Replayed, Restored, ThreadRestored};
 use serde::Serialize;
 
 /// Maximum number of threads that the text lists one by one. JSON lists all threads.
@@ -28,6 +28,17 @@ pub(super) struct TableReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     may_have_missed: Option<String>,
     threads: Vec<ThreadReport>,
+    freezer_groups: Vec<GroupReport>,
+}
+
+/// A freezer group as JSON.
+#[derive(Serialize)]
+struct GroupReport {
+    /// Name of a group that Tactus created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(flatten)]
+    outcome: OutcomeReport,
 }
 
 /// An ended daemon as JSON.
@@ -70,6 +81,12 @@ impl From<&Outcome> for OutcomeReport {
             Outcome::Failed(reason) => ("failed", Some(reason.reason.to_string())),
         };
         OutcomeReport { outcome, reason }
+    }
+}
+
+impl From<&GroupRestored> for GroupReport {
+    fn from(restored: &GroupRestored) -> GroupReport {
+        GroupReport { name: restored.group.name(), outcome: (&restored.outcome).into() }
     }
 }
 
@@ -128,6 +145,7 @@ pub(super) fn report(directory: &Directory, released: &Released) -> TableReport 
         damaged_rows: restored.damaged,
         may_have_missed: restored.doubt(),
         threads: restored.threads.iter().map(ThreadReport::from).collect(),
+        freezer_groups: restored.groups.iter().map(GroupReport::from).collect(),
     }
 }
 

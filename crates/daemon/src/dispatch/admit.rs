@@ -3,6 +3,7 @@
 use super::adopt::Inherited;
 use super::client::Client;
 use super::dispatcher::Dispatcher;
+use super::enclosure::Enclosure;
 use super::member::RaiseBy;
 use super::refusal::Refusal;
 use super::request::PromiseRequest;
@@ -15,9 +16,20 @@ use sys::thread::{Identity, State};
 use trace::Event;
 
 impl<K: Kernel> Dispatcher<K> {
+    /// Checks whether process `pid` may become a client. `ours` are the pids of Tactus and its ancestors, which cannot
+    /// become clients.
+    ///
+    /// # Errors
+    /// The request would be refused.
+    pub fn check(&self, request: &PromiseRequest, pid: u32, ours: &[u32]) -> Result<(), Refusal> {
+        request.per_cpu()?;
+        self.examine(pid, ours).map(drop)
+    }
+
     /// Makes the promise `request` to process `pid` and its descendants. `ours` are the pids of Tactus and its
     /// ancestors, which cannot become clients. Returns the client's entities, one per CPU, and the CPUs whose agents
-    /// must be woken. The threads stay at their original level until they have [loans](Dispatcher::without_loan).
+    /// must be woken. The threads stay at their original level until they have [loans](Dispatcher::without_loan). A hard
+    /// limit needs [`Dispatcher::admit_scanned`].
     ///
     /// # Errors
     /// The request is refused; nothing has changed.
@@ -27,20 +39,23 @@ impl<K: Kernel> Dispatcher<K> {
         pid: u32,
         ours: &[u32],
     ) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
-        self.admit_scanned(request, pid, ours, None)
+        self.admit_scanned(request, pid, ours, None, Enclosure::none())
     }
 
     /// Makes a promise like [`Dispatcher::admit`], after a [`scan`] without the dispatcher, for which the agents would
-    /// otherwise wait. Threads that have started since are adopted like all new threads.
+    /// otherwise wait. Threads that have started since are adopted like all new threads. The client freezes through
+    /// `enclosure`.
     ///
     /// # Errors
-    /// The request is refused; nothing has changed.
+    /// The request is refused; nothing has changed. The caller [releases](super::release_groups) the groups of the
+    /// enclosure.
     pub fn admit_scanned(
         &mut self,
         request: &PromiseRequest,
         pid: u32,
         ours: &[u32],
         scanned: Option<Scanned<K::Thread>>,
+        enclosure: Enclosure<K>,
     ) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
         let reservation = request.per_cpu()?;
         let leader = self.examine(pid, ours)?;
@@ -79,6 +94,10 @@ impl<K: Kernel> Dispatcher<K> {
             self.left.retain(|left| !entities.contains(&left.entity));
             self.settle(None, now);
             return Err(refused);
+        }
+        // A hard limit concerns one CPU, and therefore one entity.
+        if let Some(client) = entities.first().and_then(|&e| self.clients.get_mut(e)) {
+            client.enclosure = enclosure;
         }
         self.begin(&entities);
         Ok((entities, self.take_calls()))

@@ -109,7 +109,6 @@ impl<K: Kernel> Dispatcher<K> {
                 return Err(refused.into());
             }
         }
-        let (identity, leader) = (new.identity, new.leader);
         let had = match self.kernel.usage(&new.thread) {
             Ok(had) => Some(had),
             Err(sys::Error::Gone(_)) => None,
@@ -124,9 +123,6 @@ impl<K: Kernel> Dispatcher<K> {
         self.call.insert(client.cpu);
         // Give the thread the state of the client's other threads.
         client.set_level_of_last(&self.kernel);
-        if client.stopped && identity == leader {
-            client.set_stopped(true, &self.kernel, &self.table);
-        }
         if client.awaited {
             client.set_awaited_of_last(&self.kernel);
         }

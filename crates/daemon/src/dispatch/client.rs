@@ -1,5 +1,6 @@
 //! A client: a process with a promise, with all its threads and descendants.
 
+use super::enclosure::Enclosure;
 use super::journal::Ledger;
 use super::kept::KeptRecord;
 use super::member::{Level, Member, Raise};
@@ -33,8 +34,10 @@ pub(super) struct Client<K: Kernel> {
     /// Whether the client is reported to the machine as blocked.
     pub(super) is_blocked: bool,
     pub(super) level: Level,
-    /// Whether Tactus has stopped the processes of the client.
-    pub(super) stopped: bool,
+    /// The groups through which the client freezes; none without a hard limit.
+    pub(super) enclosure: Enclosure<K>,
+    /// Whether Tactus has frozen the processes of the client.
+    pub(super) is_frozen: bool,
     /// Whether a wake-up of the client is awaited.
     pub(super) awaited: bool,
     /// Whether this host reports wake-ups of the client. If not, the agent polls for wake-ups.
@@ -80,7 +83,8 @@ impl<K: Kernel> Client<K> {
             members: Vec::new(),
             is_blocked: true,
             level: Level::Original,
-            stopped: false,
+            enclosure: Enclosure::none(),
+            is_frozen: false,
             awaited: false,
             reports_wakeups: true,
             reports_forks: true,
@@ -175,15 +179,13 @@ impl<K: Kernel> Client<K> {
         since
     }
 
-    /// Removes ended threads, except the first thread of a process that still runs. Tactus stops and continues the
-    /// process through its first thread.
+    /// Removes ended threads.
     #[cold]
     fn forget_ended(&mut self, kernel: &K, table: &Table) {
         let mut at = 0;
         while at < self.members.len() {
-            let Member { has_ended, identity, row, .. } = self.members[at];
-            let goes_on = || self.members.iter().any(|other| other.leader == identity && !other.has_ended);
-            if has_ended && !goes_on() {
+            let Member { has_ended, row, .. } = self.members[at];
+            if has_ended {
                 table.forget(row);
                 let mut ended = self.members.remove(at);
                 // Only these reports name the remaining children of an ended thread.
@@ -237,23 +239,11 @@ impl<K: Kernel> Client<K> {
         }
     }
 
-    /// Stops the client's processes, or continues the processes that Tactus has stopped. The stop is recorded before
-    /// the processes stop, and cleared after the processes continue.
-    pub(super) fn set_stopped(&mut self, stopped: bool, kernel: &K, table: &Table) {
-        self.stopped = stopped;
-        for leader in self.members.iter().filter(|member| member.is_leader()) {
-            let answer = if stopped {
-                table.set_stopped(leader.row, true);
-                kernel.stop(&leader.thread)
-            } else {
-                let answer = kernel.cont(&leader.thread);
-                table.set_stopped(leader.row, false);
-                answer
-            };
-            match answer {
-                Ok(()) | Err(sys::Error::Gone(_)) => {}
-                Err(refused) => self.trouble = Some(refused.into()),
-            }
+    /// Freezes or thaws the client's processes.
+    pub(super) fn set_frozen(&mut self, is_frozen: bool, kernel: &K, table: &Table) {
+        self.is_frozen = is_frozen;
+        if let Err(refused) = self.enclosure.set_frozen(is_frozen, kernel, table) {
+            self.trouble = Some(refused.into());
         }
     }
 

@@ -73,6 +73,8 @@ impl<K: Kernel> Dispatcher<K> {
     pub(super) fn leave(&mut self, e: EntityId, now: Instant) {
         self.adopt_orphans(e);
         let Some(mut client) = self.clients.remove(e) else { return };
+        // Thaw first: whatever fails afterwards, the processes run.
+        client.set_frozen(false, &self.kernel, &self.table);
         let time = client.read(&self.kernel, &self.table).ran;
         match self.state_of(e, &client) {
             State::Running(cpu) => self.input(now, Input::Ran { cpu, time }),
@@ -110,7 +112,8 @@ impl<K: Kernel> Dispatcher<K> {
     /// Restores the threads of a dismissed client. Later scans find its new children. The scans do not hold the
     /// dispatcher, because the agents would wait during a scan of many processes.
     pub(super) fn give_back(&mut self, client: &Client<K>) {
-        if client.members.is_empty() {
+        let groups = client.enclosure.rows();
+        if client.members.is_empty() && groups.is_empty() {
             return;
         }
         let goes_on = self.clients.iter().any(|(_, other)| other.tree == client.tree);
@@ -124,7 +127,8 @@ impl<K: Kernel> Dispatcher<K> {
         } else {
             Restoring::begin(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader))
         };
-        let rows = client.members.iter().map(|member| member.row).collect();
+        let restoring = restoring.with_groups(&self.table, &groups);
+        let rows = client.members.iter().map(|member| member.row).chain(groups).collect();
         let leaving = Leaving { restoring: None, rows, leaders, confined: client.confined };
         // Entries must not move, because their indices identify them while the caller scans them.
         let number = self.leaving.iter().position(Option::is_none).unwrap_or(self.leaving.len());
@@ -153,9 +157,9 @@ impl<K: Kernel> Dispatcher<K> {
                 leaving.restoring = Some(restoring);
                 continue;
             }
-            // A thread that could not be restored stays in the table, for the restoration at the end of the daemon.
+            // A thread that could not be restored, or a group that could not be removed, stays in the table, for the restoration at the end of the daemon.
             let failed = restoring.threads().iter().filter(|it| it.end() == End::Failed).filter_map(|it| it.row);
-            let failed: Vec<Row> = failed.collect();
+            let failed: Vec<Row> = failed.chain(restoring.groups_left()).collect();
             leaving.rows.iter().filter(|row| !failed.contains(row)).for_each(|row| self.table.forget(*row));
             self.leaving[number] = None;
         }

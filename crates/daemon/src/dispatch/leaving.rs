@@ -11,6 +11,7 @@ use sys::thread::Identity;
 pub(super) struct Leaving {
     /// The restoration of the client's threads; `None` during a scan.
     pub(super) restoring: Option<Restoring>,
+    /// Rows of the threads and of the freezer groups.
     pub(super) rows: Vec<Row>,
     /// Processes of the client, by their first threads.
     pub(super) leaders: Vec<Identity>,

@@ -59,15 +59,11 @@ pub(super) struct Member<K: Kernel> {
     /// Whether forks of the thread are awaited, if this host reports forks.
     pub(super) has_awaited_births: bool,
     /// Whether the thread has left the promise, because another process has changed its attributes or its affinity. If
-    /// so, Tactus no longer sets these values, and only stops and continues the process.
+    /// so, Tactus no longer sets these values, and only freezes and thaws the process.
     pub(super) is_released: bool,
 }
 
 impl<K: Kernel> Member<K> {
-    pub(super) fn is_leader(&self) -> bool {
-        self.identity == self.leader
-    }
-
     /// Returns whether the thread runs and has not left the promise.
     pub(super) fn is_served(&self) -> bool {
         !self.is_released && !self.has_ended
@@ -77,7 +73,6 @@ impl<K: Kernel> Member<K> {
     /// earlier row, which the caller forgets. See [`Table::record`].
     pub(super) fn record(&mut self, table: &Table, original: Original, confined: CpuSet) -> Result<Row, Full> {
         let row = table.record(&Entry { thread: self.identity, leader: self.leader, original, confined })?;
-        table.set_stopped(row, table.is_stopped(self.row));
         self.original = original;
         Ok(std::mem::replace(&mut self.row, row))
     }

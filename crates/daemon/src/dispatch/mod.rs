@@ -10,7 +10,7 @@
 //! | running | raised |
 //! | blocked, with budget left or after the end of its period | raised; wake-ups are awaited |
 //! | blocked, without budget | original; wake-ups are awaited |
-//! | waiting or depleted | original; stopped if the limit is hard |
+//! | waiting or depleted | original; frozen if the limit is hard |
 //!
 //! The threads of a client share its slices by turns (`siblings.rs`).
 //!
@@ -26,6 +26,7 @@ mod client;
 mod cpu;
 mod dismissal;
 mod dispatcher;
+mod enclosure;
 mod following;
 mod journal;
 mod kept;
@@ -43,6 +44,7 @@ mod siblings;
 mod turn;
 
 pub use dispatcher::{Dismissed, Dispatcher};
+pub use enclosure::{Enclosure, enclose, release_groups};
 pub use following::moved_threads;
 pub(crate) use journal::EVENTS_MOST;
 pub use loans::{Offer, begin_loans};

@@ -29,7 +29,7 @@ impl PromiseRequest {
         }
         if self.cpus > 1 && self.reservation.limit == Limit::Hard {
             return Err(Refusal::Unsupported {
-                reason: "a hard limit stops whole processes, so it cannot be kept on several CPUs",
+                reason: "a hard limit freezes whole processes, so it cannot be kept on several CPUs",
                 remedy: "use one CPU, or a soft limit",
             });
         }

@@ -61,6 +61,28 @@ pub fn ended<K: Kernel>(kernel: &K, known: &Known) -> Vec<u32> {
     known.reported.iter().copied().filter(|&pid| !is_there(pid)).collect()
 }
 
+/// Returns the process `root` and its descendants, each by its first thread. A process that starts or ends during the call
+/// may be missing.
+pub(super) fn processes_of<K: Kernel>(kernel: &K, root: Identity) -> Vec<Identity> {
+    let (mut all, mut at) = (vec![root], 0);
+    while let Some(&parent) = all.get(at) {
+        at += 1;
+        let Ok(held) = kernel.open_as(parent) else { continue };
+        let children = kernel.children(parent.tid).unwrap_or_default();
+        // If the process has ended in the meantime, the children may belong to a later process with the same pid.
+        if kernel.status(&held).is_err() {
+            continue;
+        }
+        for child in children.into_iter().filter_map(|pid| kernel.open(pid).ok()) {
+            let identity = kernel.identity(&child);
+            if kernel.status(&child).is_ok_and(|it| it.parent == parent.tid) && !all.contains(&identity) {
+                all.push(identity);
+            }
+        }
+    }
+    all
+}
+
 /// Finds the threads of the tree that are not in `known`. Repeats the scan until no new thread or process appears, or
 /// the tree has more than [`THREADS_MOST`] threads.
 pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
@@ -84,14 +106,11 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
                 continue;
             }
             let threads = threads.unwrap_or_default();
-            // A process is stopped through its first thread, even if this thread has ended before the others.
-            let goes_on = threads.len() > 1;
             for tid in threads {
                 let Ok(thread) = kernel.open(tid) else { continue };
                 let identity = kernel.identity(&thread);
                 let (Ok(status), Ok(process)) = (kernel.status(&thread), kernel.process(&thread)) else { continue };
-                let counts = status.state != State::Dead || (tid == pid && goes_on);
-                if process == pid && counts && seen.insert(identity) {
+                if process == pid && status.state != State::Dead && seen.insert(identity) {
                     found.push(Found { thread, identity, leader, parent: status.parent, role: Role::of(&status.name) });
                 }
             }

@@ -179,7 +179,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Returns the wanted level of a client's threads, and whether the client's processes must be stopped.
+    /// Returns the wanted level of a client's threads, and whether the client's processes must be frozen.
     fn wanted(&self, e: EntityId, client: &Client<K>, now: Instant) -> (Level, bool) {
         let (several, has_helpers) = (self.clients.on(client.cpu) > 1, client.has_helpers());
         // A client that is alone on its CPU has the same level whether it runs or blocks, so its agent need not set it.
@@ -211,7 +211,7 @@ impl<K: Kernel> Dispatcher<K> {
             for at in 0..self.clients.slots() {
                 let Some((e, _)) = self.clients.at(at, cpu) else { continue };
                 let Some(client) = self.clients.get(e) else { continue };
-                let (level, stopped) = self.wanted(e, client, now);
+                let (level, is_frozen) = self.wanted(e, client, now);
                 let awaited = client.is_blocked && !self.suspended;
                 let Some(client) = self.clients.get_mut(e) else { continue };
                 if down != (level == Level::Original) {
@@ -220,16 +220,16 @@ impl<K: Kernel> Dispatcher<K> {
                 if client.awaited != awaited {
                     client.set_awaited(awaited, &self.kernel);
                 }
-                // Threads that continue queue in the order of their process, so they continue before they are raised in
+                // Threads that thaw queue in the order of their group, so they thaw before they are raised in
                 // the order of their turns.
-                if client.stopped && !stopped {
-                    client.set_stopped(false, &self.kernel, &self.table);
+                if client.is_frozen && !is_frozen {
+                    client.set_frozen(false, &self.kernel, &self.table);
                 }
                 if client.level != level {
                     client.set_level(level, &self.kernel);
                 }
-                if stopped && !client.stopped {
-                    client.set_stopped(true, &self.kernel, &self.table);
+                if is_frozen && !client.is_frozen {
+                    client.set_frozen(true, &self.kernel, &self.table);
                 }
             }
         }

@@ -11,11 +11,9 @@ pub enum Mechanism {
     Deadline,
     /// CPU affinity.
     Affinity,
-    /// SIGSTOP and SIGCONT.
-    Stop,
-    /// The freezer of cgroup version 1.
+    /// The freezer of cgroup version 1. Tactus uses this mechanism for hard limits.
     FreezerOne,
-    /// The freezer of cgroup version 2.
+    /// The freezer of cgroup version 2. Tactus uses this mechanism for hard limits where version 1 is not available.
     FreezerTwo,
     /// Records of context switches.
     Switches,
@@ -29,12 +27,11 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, in the order of the trials.
-    pub const ALL: [Mechanism; 11] = [
+    pub const ALL: [Mechanism; 10] = [
         Mechanism::Inheritance,
         Mechanism::Fifo,
         Mechanism::Deadline,
         Mechanism::Affinity,
-        Mechanism::Stop,
         Mechanism::FreezerOne,
         Mechanism::FreezerTwo,
         Mechanism::Switches,
@@ -51,7 +48,6 @@ impl Mechanism {
             Mechanism::Fifo => "SCHED_FIFO",
             Mechanism::Deadline => "SCHED_DEADLINE",
             Mechanism::Affinity => "affinity",
-            Mechanism::Stop => "stop and continue",
             Mechanism::FreezerOne => "freezer, cgroup v1",
             Mechanism::FreezerTwo => "freezer, cgroup v2",
             Mechanism::Switches => "switch events",

@@ -13,12 +13,14 @@ pub use setup::Setup;
 
 use crate::Explanation;
 use crate::directory::{Directory, Refused};
-use crate::dispatch::{Dismissed, Dispatcher, EVENTS_MOST, PromiseRequest, Refusal, scan};
+use crate::dispatch::{
+    Dismissed, Dispatcher, EVENTS_MOST, Enclosure, PromiseRequest, Refusal, enclose, release_groups, scan,
+};
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE};
 use channel::Channel;
 use keeper::Watcher;
-use sched::{EntityId, Instant, Nanos, PromiseState};
+use sched::{EntityId, Instant, Limit, Nanos, PromiseState};
 use shared::{Shared, at_agent_priority, restore_all};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,7 +46,7 @@ impl std::fmt::Debug for Control<'_, '_> {
 }
 
 impl Control<'_, '_> {
-    /// Makes the promise `request` to process `pid` and its descendants.
+    /// Makes the promise `request` to process `pid` and its descendants. With a hard limit, the call takes some 10 ms more.
     ///
     /// # Errors
     /// The request is refused; nothing has changed.
@@ -53,10 +55,20 @@ impl Control<'_, '_> {
         // A CPU without an agent cannot serve a client, even if the client may run on that CPU.
         let request = PromiseRequest { affinity: request.affinity.and(&self.shared.cpus()), ..request.clone() };
         self.await_leaving(pid);
+        let Shared { kernel, table, .. } = self.shared;
+        let enclosure = match request.reservation.limit {
+            Limit::Soft => Enclosure::none(),
+            Limit::Hard => {
+                at_agent_priority(|| self.shared.lock().check(&request, pid, &ours))?;
+                enclose(kernel, table, pid)?
+            }
+        };
+        let groups = enclosure.rows();
         // The agents would wait for a scan of many threads with the dispatcher.
-        let scanned = if ours.contains(&pid) { None } else { scan(&self.shared.kernel, pid) };
-        let admit = || self.shared.lock().admit_scanned(&request, pid, &ours, scanned);
-        let (entities, call) = at_agent_priority(admit).map_err(|refused| match refused {
+        let scanned = if ours.contains(&pid) { None } else { scan(kernel, pid) };
+        let admit = || self.shared.lock().admit_scanned(&request, pid, &ours, scanned, enclosure);
+        let answer = at_agent_priority(admit).inspect_err(|_| release_groups(kernel, table, &groups));
+        let (entities, call) = answer.map_err(|refused| match refused {
             Refusal::NoRoom(room) => Refusal::NoRoom(Box::new(room.among(&self.shared.cpus()))),
             other => other,
         })?;

@@ -9,34 +9,28 @@ use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
 
 /// Restores the threads of `entries`, which are rows of `table`.
-pub(super) fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, Entry, bool)]) -> Vec<ThreadRestored> {
-    let begin = |(row, entry, _): &(Row, Entry, bool)| ThreadRestored::begin(Some(*row), entry);
+pub(super) fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, Entry)]) -> Vec<ThreadRestored> {
+    let begin = |(row, entry): &(Row, Entry)| ThreadRestored::begin(Some(*row), entry);
     let mut threads: Vec<ThreadRestored> = entries.iter().map(begin).collect();
-    let rows = || entries.iter().map(|(row, entry, stopped)| (*row, entry, *stopped));
-    for (done, (_, entry, _)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry, _))| !comes_last(entry)) {
+    let rows = || entries.iter().map(|(row, entry)| (*row, entry));
+    for (done, (_, entry)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry))| !comes_last(entry)) {
         done.attributes = opened(kernel, entry.thread, |thread| attributes(kernel, thread, entry));
     }
-    for (done, (row, entry, _)) in threads.iter_mut().zip(rows()).filter(|(_, (_, _, stopped))| *stopped) {
+    for (done, (row, entry)) in threads.iter_mut().zip(rows()).filter(|(_, (row, _))| table.is_stopped(*row)) {
         done.stop = opened(kernel, entry.leader, |leader| go_on(kernel, leader, table, row));
     }
-    for (done, (_, entry, _)) in threads.iter_mut().zip(rows()) {
+    for (done, (_, entry)) in threads.iter_mut().zip(rows()) {
         done.affinity = opened(kernel, entry.thread, |thread| affinity(kernel, thread, entry));
     }
-    for (done, (_, entry, _)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry, _))| comes_last(entry)) {
+    for (done, (_, entry)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry))| comes_last(entry)) {
         done.attributes = opened(kernel, entry.thread, |thread| attributes(kernel, thread, entry));
     }
     threads
 }
 
-/// Restores the thread of `row`, with entry `entry` and handle `thread`. If the thread is the first thread of a process
-/// that Tactus has stopped, continues the process. The row stays in the table; the caller forgets the row.
-pub fn restore_entry<K: Kernel>(
-    kernel: &K,
-    table: &Table,
-    row: Row,
-    entry: &Entry,
-    thread: &K::Thread,
-) -> ThreadRestored {
+/// Restores the thread of `row`, with entry `entry` and handle `thread`. The row stays in the table; the caller forgets
+/// the row.
+pub fn restore_entry<K: Kernel>(kernel: &K, row: Row, entry: &Entry, thread: &K::Thread) -> ThreadRestored {
     let mut done = ThreadRestored::begin(Some(row), entry);
     if let Some(refused) = refused(kernel, thread) {
         done.affinity = refused;
@@ -44,9 +38,6 @@ pub fn restore_entry<K: Kernel>(
     }
     if !comes_last(entry) {
         done.attributes = attributes(kernel, thread, entry);
-    }
-    if table.is_stopped(row) {
-        done.stop = opened(kernel, entry.leader, |leader| go_on(kernel, leader, table, row));
     }
     done.affinity = affinity(kernel, thread, entry);
     if comes_last(entry) {
@@ -140,11 +131,11 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
     change().unwrap_or_else(Outcome::of)
 }
 
-/// Continues a process that Tactus has stopped, or was about to stop.
+/// Continues a process that an earlier program of Tactus has stopped, or was about to stop.
 fn go_on<K: Kernel>(kernel: &K, leader: &K::Thread, table: &Table, row: Row) -> Outcome {
     match kernel.cont(leader) {
         Ok(()) => {
-            table.set_stopped(row, false);
+            table.clear_stop(row);
             Outcome::Restored
         }
         Err(error) => Outcome::of(error),

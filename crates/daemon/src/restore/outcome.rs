@@ -1,7 +1,7 @@
 //! The outcome of a restoration: for a property, for a thread, and for all threads.
 
 use crate::Explanation;
-use crate::table::{Entry, Original, Row};
+use crate::table::{Entry, FreezerGroup, Original, Row};
 use std::fmt;
 use sys::thread::Identity;
 
@@ -57,7 +57,7 @@ pub struct ThreadRestored {
     pub original: Original,
     /// The outcome for the scheduling attributes of the thread.
     pub attributes: Outcome,
-    /// The outcome for a stop of the process, recorded with the first thread of the process.
+    /// The outcome for a stop of the process by an earlier program, recorded with the first thread of the process.
     pub stop: Outcome,
     /// The outcome for the affinity of the thread.
     pub affinity: Outcome,
@@ -147,12 +147,37 @@ impl fmt::Display for ThreadRestored {
     }
 }
 
+/// The outcome for a freezer group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupRestored {
+    /// Row of the group in the table.
+    pub row: Row,
+    /// The group.
+    pub group: FreezerGroup,
+    /// The outcome. `Restored`: the group is thawed and, if Tactus created it, removed. `AsBefore`: the group was not
+    /// frozen.
+    pub outcome: Outcome,
+}
+
+impl GroupRestored {
+    /// Returns the reason why the group could not be thawed or removed.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Explanation> {
+        match &self.outcome {
+            Outcome::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 /// The outcome for all threads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Restored {
     /// The outcome for each thread: first the threads of the table in the order of its rows, then the threads that are
     /// not in the table.
     pub threads: Vec<ThreadRestored>,
+    /// The outcome for each freezer group.
+    pub groups: Vec<GroupRestored>,
     /// The number of unreadable rows of the table.
     pub damaged: usize,
     /// Reason why threads outside the table may have been missed.
@@ -167,7 +192,8 @@ impl Restored {
     /// Returns whether nothing is left to restore.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.damaged == 0 && self.missed.is_none() && self.count(End::Failed) == 0
+        let groups = self.groups.iter().all(|group| group.failure().is_none());
+        self.damaged == 0 && self.missed.is_none() && self.count(End::Failed) == 0 && groups
     }
 
     /// Returns the reasons why threads outside the table may have been missed, in one string; `None` without a reason.
@@ -199,6 +225,14 @@ impl fmt::Display for Restored {
             "{restored} {threads} restored, {before} as before, {left} left with values that another process has set since"
         )?;
         write!(f, ", {gone} gone, {failed} failed")?;
+        match self.groups.iter().filter(|group| group.outcome == Outcome::Restored).count() {
+            0 => {}
+            1 => write!(f, "; 1 freezer group restored")?,
+            many => write!(f, "; {many} freezer groups restored")?,
+        }
+        for failure in self.groups.iter().filter_map(GroupRestored::failure) {
+            write!(f, "; {}", failure.reason)?;
+        }
         if self.damaged > 0 {
             write!(f, "; {} rows of the table cannot be read", self.damaged)?;
         }

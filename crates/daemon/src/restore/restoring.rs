@@ -1,8 +1,9 @@
 //! [`Restoring`]: a restoration in steps, for a daemon that dispatches other clients in between.
 
 use super::entries::bring_back;
+use super::groups::Groups;
 use super::newborn::Family;
-use super::outcome::{Restored, ThreadRestored};
+use super::outcome::{GroupRestored, Restored, ThreadRestored};
 use crate::kernel::Kernel;
 use crate::table::{Entry, Row, Table};
 use sched::{Instant, Nanos};
@@ -14,6 +15,7 @@ const REST: Nanos = Nanos::ms(1);
 #[derive(Debug)]
 pub struct Restoring {
     threads: Vec<ThreadRestored>,
+    groups: Groups,
     damaged: usize,
     family: Family,
     begun: Instant,
@@ -23,35 +25,54 @@ pub struct Restoring {
 }
 
 impl Restoring {
+    /// Thaws the freezer groups of `table`, and restores all threads. The first [scan](Restoring::look) removes the
+    /// groups.
+    pub fn begin_all<K: Kernel>(kernel: &K, table: &Table) -> Restoring {
+        let begun = kernel.now();
+        let groups = Groups::thaw_all(kernel, table);
+        Restoring { groups, begun, ..Restoring::begin(kernel, table, |_| true) }
+    }
+
     /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find new children of these
     /// threads. The rows stay in the table; the caller forgets the rows once [all earlier forks](Restoring::is_over)
     /// have ended.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();
-        let entries: Vec<(Row, Entry, bool)> = all.iter().filter(|(_, entry, _)| wanted(entry)).copied().collect();
+        let entries: Vec<(Row, Entry)> = all.iter().filter(|(_, entry)| wanted(entry)).copied().collect();
         let threads = bring_back(kernel, table, &entries);
-        let [entries, all] = [entries, all].map(|rows| rows.into_iter().map(|(_, entry, _)| entry).collect::<Vec<_>>());
+        let [entries, all] = [entries, all].map(|rows| rows.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>());
         let family = Family::of(&entries, &all);
-        Restoring { threads, damaged: table.damaged(), family, begun, looked: begun, took: Nanos::ZERO }
+        let (groups, damaged) = (Groups::default(), table.damaged());
+        Restoring { threads, groups, damaged, family, begun, looked: begun, took: Nanos::ZERO }
     }
 
-    /// Scans for new children of the restored threads, and sets the values that these children would have inherited
+    /// Removes the groups in these rows of `table` with the first scan. The caller has thawed the groups.
+    #[must_use]
+    pub fn with_groups(self, table: &Table, rows: &[Row]) -> Restoring {
+        Restoring { groups: Groups::thawed(table, rows), ..self }
+    }
+
+    /// Removes the freezer groups at the first call. Scans for new children of the restored threads, and sets the values that these children would have inherited
     /// without Tactus.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
         // Read the table again: a thread that was adopted after the restoration began belongs to another client.
-        let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry, _)| entry).collect();
+        let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry)| entry).collect();
         let now = kernel.now();
+        if !self.groups.are_removed() {
+            self.groups.remove(kernel);
+        }
         self.family.leave_out(&all);
         self.family.look(kernel, &mut self.threads);
         self.looked = kernel.now();
         self.took = self.looked.saturating_since(now);
     }
 
-    /// Returns whether all forks that began before the restoration have ended, and all children were found.
+    /// Returns whether the freezer groups are removed, all forks that began before the restoration have ended, and all
+    /// children were found.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.family.forking().len() == 0
+        self.groups.are_removed() && self.family.forking().len() == 0
     }
 
     /// Returns the time to wait until the next scan; `None` if the restoration is over. The pause is at least as long
@@ -73,10 +94,16 @@ impl Restoring {
         &self.threads
     }
 
+    /// Returns the rows of the groups that could not be removed.
+    pub fn groups_left(&self) -> impl Iterator<Item = Row> {
+        self.groups.done().iter().filter(|group| group.failure().is_some()).map(|group| group.row)
+    }
+
     /// Ends the restoration without another scan, and returns the outcome.
     #[must_use]
     pub fn end(self) -> Restored {
-        let Restoring { threads, damaged, family, .. } = self;
-        Restored { threads, damaged, missed: family.missed().cloned(), unsure: family.forking().collect() }
+        let Restoring { threads, groups, damaged, family, .. } = self;
+        let groups: Vec<GroupRestored> = groups.into_done();
+        Restored { threads, groups, damaged, missed: family.missed().cloned(), unsure: family.forking().collect() }
     }
 }

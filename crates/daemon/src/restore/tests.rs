@@ -1,16 +1,18 @@
 //! Tests on the real kernel, with child processes.
 
 use super::*;
+use crate::dispatch::{Enclosure, enclose};
 use crate::kernel::priority;
 use crate::linux::Linux;
-use crate::table::{Beating, Entry, Original, Row};
+use crate::table::{Beating, Entry, FreezerGroup, Original, Row};
 use sched::{CpuSet, Nanos};
 use std::process::{Command, Stdio};
 use sys::attributes::{Attributes, Policy};
+use sys::cgroup::Hierarchy;
 use sys::child::{Child, Work};
 use sys::shared::Words;
 use sys::thread::{State, Thread};
-use sys::{affinity, attributes, clock};
+use sys::{affinity, attributes, clock, freezer};
 
 fn restore(kernel: &Linux, table: &Table) -> Restored {
     super::restore(kernel, table, clock::sleep)
@@ -42,6 +44,25 @@ impl Place {
         let entry = Entry { thread, leader: thread, original, confined };
         (self.table.record(&entry).unwrap(), entry)
     }
+}
+
+/// Freezes process `pid` as the daemon does; `None` where this is not permitted.
+fn enclosed(kernel: &Linux, place: &Place, pid: u32) -> Option<Enclosure<Linux>> {
+    match enclose(kernel, &place.table, pid) {
+        Ok(mut enclosure) => {
+            enclosure.set_frozen(true, kernel, &place.table).unwrap();
+            Some(enclosure)
+        }
+        Err(refused) => {
+            eprintln!("SKIPPED: {refused}");
+            None
+        }
+    }
+}
+
+/// Returns the path of the thread's group in the freezer hierarchy; empty without one.
+fn freezer_path(tid: u32) -> String {
+    Hierarchy::one_or_mount("freezer").and_then(|freezer| freezer.path_of(tid)).unwrap_or_default()
 }
 
 /// Returns two CPUs, each as a set; `None` on a machine with one CPU.
@@ -129,6 +150,7 @@ fn everything_that_is_ours_is_changed_back_and_a_second_time_changes_nothing() {
     ];
     for (nth, original) in originals.into_iter().enumerate() {
         let child = Child::start(Work::Spin { busy: Nanos::us(100), idle: Nanos::ms(1) }).unwrap();
+        let before = freezer_path(child.pid());
         match attributes::set(child.pid(), original) {
             Ok(()) => {}
             Err(refused @ (sys::Error::NotPermitted { .. } | sys::Error::Call { .. })) => {
@@ -138,31 +160,97 @@ fn everything_that_is_ours_is_changed_back_and_a_second_time_changes_nothing() {
             Err(other) => panic!("{other}"),
         }
         let (row, entry) = place.record(child.pid(), first);
+        let enclosure = enclosed(&kernel, &place, child.pid());
         let is_raised = raise(child.pid(), if nth % 2 == 0 { priority::RAISED } else { priority::AMONG_OTHERS });
         affinity::set(child.pid(), &first).unwrap();
-        place.table.set_stopped(row, true);
-        child.process().stop().unwrap();
-        assert!(state_becomes(child.pid(), |state| state == State::Stopped));
+        if enclosure.is_some() {
+            assert!(state_becomes(child.pid(), |state| state == State::Uninterruptible));
+        }
         let restored = restore(&kernel, &place.table);
         let [done] = &restored.threads[..] else { panic!("{restored:?}") };
         assert!(restored.is_settled() && done.end() == End::Restored, "{done}");
-        assert_eq!((&done.stop, &done.affinity), (&Outcome::Restored, &Outcome::Restored), "{done}");
+        assert_eq!((&done.stop, &done.affinity), (&Outcome::AsBefore, &Outcome::Restored), "{done}");
+        assert!(restored.groups.iter().all(|group| group.outcome == Outcome::Restored), "{restored:?}");
         assert_eq!(done.attributes == Outcome::Restored, is_raised);
         assert_eq!(attributes::get(child.pid()).unwrap(), original);
         assert_eq!(affinity::get(child.pid()).unwrap(), entry.original.affinity);
-        assert!(state_becomes(child.pid(), |state| state != State::Stopped));
-        assert!(!place.table.is_stopped(row));
+        assert!(state_becomes(child.pid(), |state| state != State::Uninterruptible));
+        assert_eq!(freezer_path(child.pid()), before, "it is back in its group");
         let again = restore(&kernel, &place.table);
         assert_eq!(again.count(End::AsBefore), 1, "{again}");
         // A SCHED_DEADLINE thread cannot be confined.
         if !matches!(original.policy, Policy::Deadline { .. }) {
             let held = kernel.open_as(entry.thread).unwrap();
             affinity::set(child.pid(), &first).unwrap();
-            let one = restore_entry(&kernel, &place.table, row, &entry, &held);
-            assert_eq!((one.affinity, one.stop), (Outcome::Restored, Outcome::AsBefore));
+            assert_eq!(restore_entry(&kernel, row, &entry, &held).affinity, Outcome::Restored);
         }
         place.table.forget(row);
+        enclosure.iter().flat_map(Enclosure::rows).for_each(|row| place.table.forget(row));
     }
+}
+
+#[test]
+fn a_process_that_an_earlier_program_has_stopped_goes_on() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let child = Child::start(Work::Sleep).unwrap();
+    let (row, _) = place.record(child.pid(), affinity::get(child.pid()).unwrap());
+    // In a table of version 2, the second word of a row states a stop.
+    let file = std::fs::File::options().write(true).open(place._directory.path().join("words")).unwrap();
+    for (word, value) in [(1, 2_u64), (64 + sched::id::CPUS_MAX as u64 + 1, 1)] {
+        std::os::unix::fs::FileExt::write_all_at(&file, &value.to_ne_bytes(), 8 * word).unwrap();
+    }
+    assert!(place.table.is_stopped(row));
+    child.process().stop().unwrap();
+    assert!(state_becomes(child.pid(), |state| state == State::Stopped));
+    let restored = restore(&kernel, &place.table);
+    assert_eq!((&restored.threads[0].stop, restored.is_settled()), (&Outcome::Restored, true), "{restored:?}");
+    assert!(state_becomes(child.pid(), |state| state == State::Sleeping) && !place.table.is_stopped(row));
+}
+
+#[test]
+fn a_process_that_another_program_stops_or_moves_meanwhile_stays_so() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let [stopped, moved] = [(); 2].map(|()| Child::start(Work::Sleep).unwrap());
+    let before = freezer_path(stopped.pid());
+    let Some(_) = enclosed(&kernel, &place, stopped.pid()) else { return };
+    enclosed(&kernel, &place, moved.pid()).unwrap();
+    stopped.process().stop().unwrap();
+    let hierarchy = Hierarchy::one_or_mount("freezer").unwrap();
+    let home = hierarchy.open(&before).unwrap();
+    let elsewhere = home.create(&format!("tactus-test-{}", moved.pid())).unwrap();
+    elsewhere.add_process(moved.pid()).unwrap();
+    let there = freezer_path(moved.pid());
+    let restored = restore(&kernel, &place.table);
+    assert!(restored.is_settled(), "{restored:?}");
+    assert_eq!((freezer_path(stopped.pid()), freezer_path(moved.pid())), (before.clone(), there));
+    assert!(state_becomes(stopped.pid(), |state| state == State::Stopped));
+    elsewhere.remove().unwrap();
+    let left = home.names().unwrap();
+    let pids = [stopped.pid(), moved.pid()];
+    assert!(!pids.iter().any(|pid| left.iter().any(|name| name.starts_with(&format!("tactus-{pid}-")))), "{left:?}");
+}
+
+#[test]
+fn a_group_of_version_2_is_thawed_only_if_tactus_has_frozen_it() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let child = Child::start(Work::Sleep).unwrap();
+    let hierarchy = Hierarchy::two().inspect_err(|error| eprintln!("SKIPPED: {error}"));
+    let Ok(home) = hierarchy.and_then(|two| two.group_of(child.pid())) else { return };
+    let scope = home.create(&format!("tactus-test-{}", child.pid())).inspect_err(|error| eprintln!("SKIPPED: {error}"));
+    let Ok(scope) = scope else { return };
+    scope.add_process(child.pid()).unwrap();
+    let row = place.table.record_group(FreezerGroup::Found { id: scope.id().unwrap() }).unwrap();
+    freezer::freeze(&scope).unwrap();
+    freezer::wait(&scope, freezer::State::Frozen, Nanos::s(5)).unwrap();
+    let restored = restore(&kernel, &place.table);
+    assert_eq!((&restored.groups[0].outcome, restored.is_settled()), (&Outcome::AsBefore, true));
+    assert_eq!(freezer::state(&scope).unwrap(), freezer::State::Frozen, "another program has frozen it");
+    place.table.set_frozen(row, true);
+    let restored = restore(&kernel, &place.table);
+    assert_eq!((&restored.groups[0].outcome, restored.is_settled()), (&Outcome::Restored, true));
+    assert_eq!(freezer::state(&scope).unwrap(), freezer::State::Thawed);
+    assert_eq!(restore(&kernel, &place.table).groups[0].outcome, Outcome::AsBefore);
+    assert_eq!(scope.processes().unwrap(), [child.pid()], "no process is moved");
 }
 
 #[test]
@@ -186,8 +274,7 @@ fn an_ended_thread_is_skipped_and_a_later_thread_with_its_number_is_not_touched(
     let (kernel, place) = (Linux::new().unwrap(), Place::new());
     let Some([first, _]) = two_cpus() else { return };
     let [gone, kept] = [(); 2].map(|()| Child::start(Work::Sleep).unwrap());
-    let (row, entry) = place.record(gone.pid(), first);
-    place.table.set_stopped(row, true);
+    let (_, entry) = place.record(gone.pid(), first);
     drop(gone);
     // Record an ended thread whose tid `kept` has reused.
     let earlier = Thread::open(kept.pid()).unwrap().identity();
@@ -285,11 +372,10 @@ fn two_may_restore_at_a_time() {
     let children: Vec<Child> = (0..8).map(|_| Child::start(Work::Sleep).unwrap()).collect();
     let before = affinity::get(children[0].pid()).unwrap();
     for child in &children {
-        let (row, _) = place.record(child.pid(), first);
+        place.record(child.pid(), first);
+        enclosed(&kernel, &place, child.pid());
         raise(child.pid(), priority::RAISED);
         affinity::set(child.pid(), &first).unwrap();
-        place.table.set_stopped(row, true);
-        child.process().stop().unwrap();
     }
     std::thread::scope(|scope| {
         for both in [(); 2].map(|()| scope.spawn(|| restore(&kernel, &place.table))) {

@@ -27,12 +27,3 @@ pub struct Entry {
     /// CPUs that Tactus confines the thread to.
     pub confined: CpuSet,
 }
-
-impl Entry {
-    /// Returns whether the thread is the first thread of its process. The row of the first thread records a stop of the
-    /// process.
-    #[must_use]
-    pub fn is_leader(&self) -> bool {
-        self.thread == self.leader
-    }
-}

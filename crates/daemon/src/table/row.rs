@@ -9,9 +9,13 @@ use sys::thread::Identity;
 // Offsets and lengths in a row, in words.
 /// Twice the number of uses of the row, plus one while the row is in use.
 pub(super) const OF_USE: usize = 0;
-pub(super) const OF_STOPPED: usize = 1;
+/// What the row describes: a thread, or a control group. Until version 2 of the table, every row describes a thread, and
+/// this word is nonzero while Tactus stops the thread's process.
+pub(super) const OF_KIND: usize = 1;
 pub(super) const OF_THREAD: usize = 2;
 pub(super) const OF_LEADER: usize = 4;
+/// ID of a control group of version 2, in the place of a thread's process.
+pub(super) const OF_GROUP: usize = OF_LEADER;
 pub(super) const OF_ATTRIBUTES: usize = 6;
 pub(super) const ATTRIBUTES: usize = 6;
 pub(super) const OF_AFFINITY: usize = OF_ATTRIBUTES + ATTRIBUTES;
@@ -110,9 +114,9 @@ pub(super) fn identity_of(words: &[u64]) -> Option<Identity> {
     Some(Identity { tid: u32::try_from(words[0]).ok()?, start_time: words[1] })
 }
 
-/// Converts the words of a row into the entry and whether its process is stopped; `None` if the words are invalid.
-pub(super) fn entry_of(words: &[u64; ROW]) -> Option<(Entry, bool)> {
-    let entry = Entry {
+/// Converts the words of a row of a thread into the entry; `None` if the words are invalid.
+pub(super) fn entry_of(words: &[u64; ROW]) -> Option<Entry> {
+    Some(Entry {
         thread: identity_of(&words[OF_THREAD..])?,
         leader: identity_of(&words[OF_LEADER..])?,
         original: Original {
@@ -121,6 +125,5 @@ pub(super) fn entry_of(words: &[u64; ROW]) -> Option<(Entry, bool)> {
             follows_cpuset: words[OF_FOLLOWS_CPUSET] != 0,
         },
         confined: set_of(&words[OF_CONFINED..OF_CONFINED + SET]),
-    };
-    Some((entry, words[OF_STOPPED] != 0))
+    })
 }

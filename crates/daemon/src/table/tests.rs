@@ -91,11 +91,10 @@ fn every_process_that_opens_the_table_reads_the_recorded_values() {
     let kinds = every_kind();
     let (table, heap) = table(kinds.len());
     let rows: Vec<Row> = kinds.iter().zip(1..).map(|(&kind, tid)| table.record(&entry(tid, kind)).unwrap()).collect();
-    table.set_stopped(rows[1], true);
     let other = Table::open(Box::new(heap)).unwrap();
-    let wanted = kinds.iter().zip(1..).zip(&rows).map(|((&kind, tid), &row)| (row, entry(tid, kind), tid == 2));
+    let wanted = kinds.iter().zip(1..).zip(&rows).map(|((&kind, tid), &row)| (row, entry(tid, kind)));
     assert_eq!(other.entries(), wanted.collect::<Vec<_>>());
-    assert!(other.is_stopped(rows[1]) && !other.is_stopped(rows[0]));
+    assert!(!other.is_stopped(rows[1]) && other.groups().is_empty());
     assert_eq!(
         (other.capacity(), other.damaged(), other.daemon(), other.boot().as_str()),
         (kinds.len(), 0, DAEMON, BOOT)
@@ -112,7 +111,6 @@ fn a_thread_is_in_the_table_with_its_last_store_and_not_before() {
         heap.take_stores();
         let mut before = heap.words();
         let row = table.record(&first).unwrap();
-        table.set_stopped(row, true);
         let stores = heap.take_stores();
         let seen: Vec<usize> = stores
             .into_iter()
@@ -121,14 +119,54 @@ fn a_thread_is_in_the_table_with_its_last_store_and_not_before() {
                 Table::open(Box::new(Heap::of(&before))).unwrap().entries().len()
             })
             .collect();
-        // The last store records the stop. The store before it commits the row.
-        let (committed, earlier) = seen[..seen.len() - 1].split_last().unwrap();
+        let (committed, earlier) = seen.split_last().unwrap();
         assert!(*committed == 1 && earlier.iter().all(|&count| count == 0), "{seen:?}");
         table.forget(row);
         assert_eq!(table.entries(), []);
         let row = table.record(&second).unwrap();
-        assert_eq!(table.entries(), [(row, second, false)], "a stop is not inherited");
+        assert_eq!(table.entries(), [(row, second)]);
         table.forget(row);
+    }
+}
+
+#[test]
+fn a_group_is_in_the_table_with_its_last_store_and_is_no_thread() {
+    let (table, heap) = table(2);
+    let own = FreezerGroup::Own { first: Identity { tid: 7, start_time: u64::MAX } };
+    for (group, frozen) in [(own, [true, true]), (FreezerGroup::Found { id: u64::MAX }, [false, true])] {
+        // The row was the row of a thread before.
+        table.forget(table.record(&entry(7, Attributes::raised(3))).unwrap());
+        heap.take_stores();
+        let mut before = heap.words();
+        let row = table.record_group(group).unwrap();
+        let (last, earlier) = heap.take_stores().split_last().map(|(last, all)| (*last, all.to_vec())).unwrap();
+        for (at, value) in earlier {
+            before[at] = value;
+            assert_eq!(Table::open(Box::new(Heap::of(&before))).unwrap().groups(), []);
+        }
+        before[last.0] = last.1;
+        let other = Table::open(Box::new(Heap::of(&before))).unwrap();
+        assert_eq!((other.groups(), other.entries(), other.damaged()), (vec![(row, group, frozen[0])], vec![], 0));
+        other.set_frozen(row, true);
+        assert_eq!(other.groups(), [(row, group, frozen[1])]);
+        assert!(!other.is_stopped(row));
+        table.forget(row);
+    }
+    assert_eq!(own.name().as_deref(), Some("tactus-7-18446744073709551615"));
+}
+
+#[test]
+fn a_table_of_an_earlier_version_has_stops_and_no_groups() {
+    let (table, heap) = table(2);
+    let row = table.record(&entry(7, Attributes::raised(3))).unwrap();
+    for version in 1..=WITH_STOPS {
+        let mut words = heap.words();
+        (words[AT_VERSION], words[HEAD + OF_KIND]) = (version, 1);
+        let earlier = Table::open(Box::new(Heap::of(&words))).unwrap();
+        assert_eq!((earlier.entries().len(), earlier.groups().len(), earlier.damaged()), (1, 0, 0));
+        assert!(earlier.is_stopped(row));
+        earlier.clear_stop(row);
+        assert!(!earlier.is_stopped(row));
     }
 }
 
@@ -144,7 +182,7 @@ fn rows_are_used_again_and_a_full_table_says_so() {
     table.forget(rows[1]);
     assert_eq!(table.record(&entry(4, plain)), Ok(rows[1]));
     assert!(table.record(&entry(5, plain)).is_err(), "a row that is forgotten twice is free once");
-    let tids: Vec<u32> = table.entries().iter().map(|(_, entry, _)| entry.thread.tid).collect();
+    let tids: Vec<u32> = table.entries().iter().map(|(_, entry)| entry.thread.tid).collect();
     assert_eq!(tids, [1, 4, 3]);
 }
 
@@ -212,7 +250,7 @@ fn a_table_of_an_earlier_version_is_read_and_no_thread_of_it_follows_its_cpuset(
         words[table.at(row) + OF_FOLLOWS_CPUSET] = 0;
         let earlier = Table::open(Box::new(Heap::of(&words))).unwrap();
         let original = Original { follows_cpuset: false, ..recorded.original };
-        assert_eq!(earlier.entries(), [(row, Entry { original, ..recorded }, false)]);
+        assert_eq!(earlier.entries(), [(row, Entry { original, ..recorded })]);
     }
 }
 
@@ -242,11 +280,12 @@ fn hostile_words_are_told_apart_from_entries_and_panic_nowhere() {
         }
         let table = Table::open(Box::new(Heap::of(&words))).unwrap();
         damaged += table.damaged();
-        assert!(table.entries().len() + table.damaged() <= 4);
+        assert!(table.entries().len() + table.groups().len() + table.damaged() <= 4);
         let _ = (table.boot(), table.daemon(), table.guardian(), table.beats(Beating::Guardian));
         assert!(table.watched() <= CPUS_MAX);
-        for (row, _, _) in table.entries() {
-            table.set_stopped(row, false);
+        for row in table.entries().into_iter().map(|(row, _)| row).chain(table.groups().into_iter().map(|it| it.0)) {
+            table.set_frozen(row, false);
+            table.clear_stop(row);
             table.forget(row);
         }
     }
@@ -268,7 +307,7 @@ fn rows_that_are_read_while_others_use_them_are_whole() {
         let recorders = [scope.spawn(recorder), scope.spawn(recorder)];
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                for (_, found, _) in table.entries() {
+                for (_, found) in table.entries() {
                     assert_eq!(found, entry(found.thread.tid, nice(found.thread.tid.cast_signed())));
                 }
             }

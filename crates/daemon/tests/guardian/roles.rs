@@ -1,6 +1,7 @@
 //! The roles of this program other than the tests.
 
 use daemon::directory::Directory;
+use daemon::dispatch::{enclose, release_groups};
 use daemon::guardian::{Handle, this_program};
 use daemon::kernel::{Kernel, priority};
 use daemon::linux::Linux;
@@ -11,7 +12,6 @@ use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::attributes::{self, Attributes};
-use sys::process::Process;
 use sys::thread::{self, Thread};
 use sys::{Error, affinity, clock};
 
@@ -22,8 +22,8 @@ fn say(words: &str) {
 }
 
 /// Changes process `pid` as the daemon does. Records each thread, raises the thread if permitted, confines the thread
-/// to one CPU, and stops the process if `stopped`.
-fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
+/// to one CPU, and freezes the process if `is_frozen`.
+fn impose(kernel: &Linux, table: &Table, pid: u32, cpu: &CpuSet, is_frozen: bool) {
     let leader = Thread::open(pid).unwrap().identity();
     for tid in thread::threads(pid).unwrap() {
         let thread = Thread::open(tid).unwrap().identity();
@@ -32,25 +32,28 @@ fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
             affinity: affinity::get(tid).unwrap(),
             follows_cpuset: false,
         };
-        let row = table.record(&Entry { thread, leader, original, confined: *cpu }).unwrap();
+        table.record(&Entry { thread, leader, original, confined: *cpu }).unwrap();
         match attributes::set(tid, Attributes::raised(priority::RAISED)) {
             Ok(()) | Err(Error::NotPermitted { .. }) => {}
             Err(other) => panic!("{other}"),
         }
         affinity::set(tid, cpu).unwrap();
-        if stopped && thread == leader {
-            table.set_stopped(row, true);
-            Process::open(pid).unwrap().stop().unwrap();
-        }
+    }
+    if is_frozen {
+        enclose(kernel, table, pid).unwrap().set_frozen(true, kernel, table).unwrap();
     }
 }
 
-fn impose_on_all(table: &Table, victims: &[u32]) {
+fn last_cpu() -> CpuSet {
     let allowed = affinity::get(thread::current()).unwrap();
-    let cpu = CpuSet::one(allowed.iter().last().unwrap());
-    // The first process is stopped, like a client with a hard limit that has used up its slice.
+    CpuSet::one(allowed.iter().last().unwrap())
+}
+
+fn impose_on_all(kernel: &Linux, table: &Table, victims: &[u32]) {
+    let cpu = last_cpu();
+    // The first process is frozen, like a client with a hard limit that has used up its slice.
     for (nth, &victim) in victims.iter().enumerate() {
-        impose(table, victim, &cpu, nth == 0);
+        impose(kernel, table, victim, &cpu, nth == 0);
     }
 }
 
@@ -75,21 +78,22 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
         let _ = attributes::set(thread::current(), Attributes::raised(priority::AGENT));
         table.beat(Beating::Agent(CpuId::new(0)));
         table.set_watched(1);
-        impose_on_all(&table, &victims);
+        impose_on_all(&kernel, &table, &victims);
         say(&guardian.pid().to_string());
         while !is_over.load(Ordering::SeqCst) {
             table.beat(Beating::Agent(CpuId::new(0)));
             if !guardian.is_alive(&table, clock::now()) {
                 // An agent does not wait for threads that may be inside a fork.
                 assert!(restore_at_once(&kernel, &table).is_settled());
-                table.entries().into_iter().for_each(|(row, _, _)| table.forget(row));
+                table.entries().into_iter().for_each(|(row, _)| table.forget(row));
+                table.groups().into_iter().for_each(|(row, ..)| table.forget(row));
                 say("restored");
                 guardian.kill();
                 // The start may take longer than the new guardian tolerates between two beats of an agent.
                 table.set_watched(0);
                 guardian = Handle::start(&directory, &table, this_program()).unwrap();
                 table.set_watched(1);
-                impose_on_all(&table, &victims);
+                impose_on_all(&kernel, &table, &victims);
                 say(&guardian.pid().to_string());
             }
             clock::sleep(Nanos::ms(10));
@@ -118,23 +122,22 @@ pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     table.set_watched(1);
     say(&guardian.pid().to_string());
     loop {
-        impose_on_all(&table, &victims);
+        victims.iter().for_each(|&victim| impose(&kernel, &table, victim, &last_cpu(), false));
+        let mut enclosure = enclose(&kernel, &table, victims[0]).unwrap();
         for _ in 0..3 {
-            for (row, entry, _) in table.entries() {
-                table.set_stopped(row, true);
-                let process = Process::open(entry.leader.tid).unwrap();
-                process.stop().unwrap();
+            for (_, entry) in table.entries() {
+                enclosure.set_frozen(true, &kernel, &table).unwrap();
                 let _ = entry.original.attributes.map(|original| attributes::apply(entry.thread.tid, original));
-                process.cont().unwrap();
-                table.set_stopped(row, false);
+                enclosure.set_frozen(false, &kernel, &table).unwrap();
                 let _ = attributes::apply(entry.thread.tid, Attributes::raised(priority::AMONG_OTHERS));
             }
             table.beat(Beating::Agent(CpuId::new(0)));
             clock::sleep(Nanos::us(100));
         }
-        for (row, entry, _) in table.entries() {
+        release_groups(&kernel, &table, &enclosure.rows());
+        for (row, entry) in table.entries() {
             let thread = kernel.open_as(entry.thread).unwrap();
-            let _ = restore_entry(&kernel, &table, row, &entry, &thread);
+            let _ = restore_entry(&kernel, row, &entry, &thread);
             table.forget(row);
         }
         clock::sleep(Nanos::us(100));

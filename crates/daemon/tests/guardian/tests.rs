@@ -5,6 +5,7 @@ use sched::{CpuSet, Instant, Nanos};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child as Begun, ChildStdout, Command, Stdio};
 use sys::attributes::{self, Attributes};
+use sys::cgroup::Hierarchy;
 use sys::child::{Child, Work};
 use sys::process::Process;
 use sys::thread::{self, State};
@@ -76,12 +77,16 @@ impl Drop for Role {
 struct Now {
     attributes: Attributes,
     affinity: CpuSet,
-    is_stopped: bool,
+    is_frozen: bool,
+    /// Path of the group of the thread in the freezer hierarchy.
+    group: String,
 }
 
 fn now(tid: u32) -> Now {
-    let is_stopped = thread::status(tid).unwrap().state == State::Stopped;
-    Now { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap(), is_stopped }
+    // A frozen thread is in an uninterruptible sleep. The victims never wait for a disk.
+    let is_frozen = thread::status(tid).unwrap().state == State::Uninterruptible;
+    let group = Hierarchy::one_or_mount("freezer").and_then(|freezer| freezer.path_of(tid)).unwrap_or_default();
+    Now { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap(), is_frozen, group }
 }
 
 fn all_now(tids: &[u32]) -> Vec<Now> {
@@ -137,7 +142,7 @@ impl Scene {
 
     /// Asserts that the daemon has changed the values of the victims.
     fn assert_imposed(&self) {
-        until(clock::now(), PROMISED, "the first is stopped", || now(self.pids()[0]).is_stopped);
+        until(clock::now(), PROMISED, "the first is frozen", || now(self.pids()[0]).is_frozen);
         for (found, before) in all_now(&self.pids()).into_iter().zip(&self.before) {
             assert_eq!(found.affinity.len(), 1);
             if !found.attributes.reset_on_fork {
@@ -180,7 +185,7 @@ pub(crate) fn a_stopped_daemon_is_killed_and_all_threads_are_restored() {
     let begin = clock::now();
     scene.daemon.process.stop().unwrap();
     scene.assert_restored(begin);
-    assert!(scene.daemon.process.has_ended());
+    until(begin, PROMISED, "the daemon has ended", || scene.daemon.process.has_ended());
     let said = scene.assert_over();
     assert!(said.contains("the agent of CPU 0 has missed its heartbeats for 300ms"), "{said}");
 }
@@ -216,7 +221,7 @@ pub(crate) fn threads_that_were_born_since_are_restored_too() {
     }
     let before = now(leader);
     let place = tempfile::tempdir().unwrap();
-    // The daemon stops its first process, which then cannot start threads. A sleeping child takes that place.
+    // The daemon freezes its first process, which then cannot start threads. A sleeping child takes that place.
     let first = Child::start(Work::Sleep).unwrap();
     let words = [first.pid(), leader].map(|pid| pid.to_string());
     let mut daemon = Role::begin(&["daemon", place.path().to_str().unwrap(), &words[0], &words[1]]);

@@ -13,6 +13,8 @@ pub(crate) struct Looks {
     pub(crate) attributes: Attributes,
     pub(crate) affinity: CpuSet,
     pub(crate) is_stopped: bool,
+    /// Whether the thread is in a freezer group of Tactus.
+    pub(crate) is_enclosed: bool,
     /// Real-time priority that the thread inherits from Tactus.
     pub(crate) inherited: Option<u32>,
 }
@@ -22,6 +24,9 @@ impl fmt::Display for Looks {
         write!(f, "{} on CPUs {}", self.attributes, self.affinity)?;
         if let Some(priority) = self.inherited {
             write!(f, ", with inherited priority {priority}")?;
+        }
+        if self.is_enclosed {
+            f.write_str(", in a freezer group of Tactus")?;
         }
         if self.is_stopped { f.write_str(", stopped") } else { Ok(()) }
     }
@@ -128,6 +133,8 @@ fn tids(pid: u32) -> Result<BTreeSet<u32>> {
 fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
     let thread = Thread::open(tid)?;
     let (attributes, affinity) = (attributes::get(tid)?, affinity::get(tid)?);
+    let groups = std::fs::read_to_string(format!("/proc/{tid}/task/{tid}/cgroup")).unwrap_or_default();
+    let is_enclosed = groups.lines().any(|line| line.contains(":freezer:") && line.contains("/tactus-"));
     // Read the state last, through the handle. If the thread still exists, the calls by tid have reached this thread.
     let Status { state, priority, .. } = thread.status()?;
     let own = match attributes.policy {
@@ -137,7 +144,7 @@ fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
     // The kernel reports the real-time priorities 1 to 99 as -2 to -100.
     let effective = (-100..=-2).contains(&priority).then(|| (-1 - priority).unsigned_abs());
     let inherited = effective.filter(|_| effective != own);
-    let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped, inherited };
+    let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped, is_enclosed, inherited };
     Ok((state != State::Dead).then_some((thread.identity(), looks)))
 }
 
@@ -150,7 +157,7 @@ mod tests {
 
     fn looks(nice: i32) -> Looks {
         let attributes = Attributes::of(Policy::Other { nice });
-        Looks { attributes, affinity: CpuSet::first_n(2), is_stopped: false, inherited: None }
+        Looks { attributes, affinity: CpuSet::first_n(2), is_stopped: false, is_enclosed: false, inherited: None }
     }
 
     fn picture(threads: &[(u32, Looks)]) -> Picture {

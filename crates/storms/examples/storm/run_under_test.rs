@@ -19,7 +19,7 @@ use daemon::kernel::priority::{AGENT, GUARDIAN};
 pub(crate) struct Promise {
     pub(crate) slice: Nanos,
     pub(crate) period: Nanos,
-    /// Whether the process is stopped when its slice is used up.
+    /// Whether the process is frozen when its slice is used up.
     pub(crate) is_hard: bool,
 }
 

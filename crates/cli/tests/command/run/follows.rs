@@ -56,7 +56,7 @@ fn both(first: &CpuSet, second: &CpuSet) -> CpuSet {
 /// Returns the CPU to which the table confines thread `tid`, and the original affinity.
 fn recorded(live: &Live, tid: u32) -> Option<(CpuSet, CpuSet)> {
     let table = live.directory().open_table().ok().flatten()?;
-    let entries = table.entries().into_iter().map(|(_, entry, _)| entry);
+    let entries = table.entries().into_iter().map(|(_, entry)| entry);
     let mut of_thread = entries.filter(|entry| entry.thread.tid == tid);
     of_thread.next().map(|entry| (entry.confined, entry.original.affinity))
 }

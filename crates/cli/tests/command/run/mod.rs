@@ -10,6 +10,7 @@ mod compares;
 mod ends;
 mod faults;
 mod follows;
+mod freezes;
 mod keeps;
 mod refuses;
 mod restores;
@@ -26,6 +27,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::attributes::{self, Attributes};
 use sys::autogroup::{self, Autogroup};
+use sys::cgroup::Hierarchy;
 use sys::child::{Child, Work};
 use sys::process::Process;
 use sys::shared::Lock;
@@ -92,6 +94,10 @@ struct Now {
     real_time: Option<i32>,
     affinity: CpuSet,
     is_stopped: bool,
+    /// Path of the group of the thread in the freezer hierarchy of version 1; empty without one.
+    freezer: String,
+    /// Whether the thread is in an uninterruptible sleep: the freezer holds it.
+    is_frozen: bool,
     autogroup: Option<Autogroup>,
 }
 
@@ -102,6 +108,8 @@ impl Now {
             real_time: Some(thread::status(tid).unwrap().priority).filter(|priority| *priority < 0),
             affinity: affinity::get(tid).unwrap(),
             is_stopped: thread::status(tid).unwrap().state == State::Stopped,
+            freezer: Hierarchy::one("freezer").and_then(|freezer| freezer.path_of(tid)).unwrap_or_default(),
+            is_frozen: thread::status(tid).unwrap().state == State::Uninterruptible,
             autogroup: autogroup::of(tid).unwrap(),
         }
     }

@@ -1,0 +1,66 @@
+//! Restores the freezer groups of the table: thaws them, moves their processes back and removes the groups.
+
+use super::outcome::{GroupRestored, Outcome};
+use crate::kernel::Kernel;
+use crate::table::{FreezerGroup, Row, Table};
+
+/// Freezer groups, and whether they are removed.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    done: Vec<GroupRestored>,
+    is_removed: bool,
+}
+
+impl Groups {
+    /// Thaws all groups of `table`. Comes first in a restoration: a frozen process that no process thaws is the worst
+    /// outcome.
+    pub(super) fn thaw_all<K: Kernel>(kernel: &K, table: &Table) -> Groups {
+        let thaw = |(row, group, may_be_frozen): (Row, FreezerGroup, bool)| {
+            // Another program may have frozen a group that Tactus has not frozen.
+            let outcome = match may_be_frozen.then(|| kernel.thaw_group(group)) {
+                None => Outcome::AsBefore,
+                Some(Ok(())) => Outcome::Restored,
+                Some(Err(error)) => Outcome::Failed(error.into()),
+            };
+            if outcome == Outcome::Restored {
+                table.set_frozen(row, false);
+            }
+            GroupRestored { row, group, outcome }
+        };
+        Groups { done: table.groups().into_iter().map(thaw).collect(), is_removed: false }
+    }
+
+    /// Returns the groups in these rows of `table`, which are thawed already.
+    pub(super) fn thawed(table: &Table, rows: &[Row]) -> Groups {
+        let all = table.groups().into_iter().filter(|(row, ..)| rows.contains(row));
+        let done = all.map(|(row, group, _)| GroupRestored { row, group, outcome: Outcome::AsBefore }).collect();
+        Groups { done, is_removed: false }
+    }
+
+    /// Moves the processes of the groups to the groups above, and removes the groups that Tactus created. The first move
+    /// takes some 10 ms.
+    pub(super) fn remove<K: Kernel>(&mut self, kernel: &K) {
+        for done in &mut self.done {
+            match kernel.remove_group(done.group) {
+                Ok(()) => {}
+                Err(error) => done.outcome = Outcome::Failed(error.into()),
+            }
+        }
+        self.is_removed = true;
+    }
+
+    /// Returns whether the groups are removed, as far as possible.
+    pub(super) fn are_removed(&self) -> bool {
+        self.is_removed || self.done.is_empty()
+    }
+
+    /// Returns the outcomes.
+    pub(super) fn done(&self) -> &[GroupRestored] {
+        &self.done
+    }
+
+    /// Converts this value into the outcomes.
+    pub(super) fn into_done(self) -> Vec<GroupRestored> {
+        self.done
+    }
+}

@@ -183,7 +183,7 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Returns the refusal of `request`, whose process may use the CPUs `own`.
-    fn no_room(&self, request: PromiseRequest, own: CpuSet, free: (u64, Option<CpuId>)) -> NoRoom {
+    pub(super) fn no_room(&self, request: PromiseRequest, own: CpuSet, free: (u64, Option<CpuId>)) -> NoRoom {
         let held = self.clients.iter().map(|(_, client)| HeldPromise {
             name: client.name.clone(),
             promise: client.tree,

@@ -248,7 +248,7 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Charges `e` for its CPU time until now.
-    fn charge_until_now(&mut self, e: EntityId, now: Instant) {
+    pub(super) fn charge_until_now(&mut self, e: EntityId, now: Instant) {
         let Some(client) = self.clients.get_mut(e) else { return };
         let time = client.read(&self.kernel, &self.table).ran;
         let Some(client) = self.clients.get(e) else { return };

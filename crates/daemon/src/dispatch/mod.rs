@@ -20,6 +20,7 @@
 //! The machine allocates promised time only. In the remaining time, the kernel schedules the threads at their original
 //! level.
 
+mod adjust;
 mod admit;
 mod adopt;
 mod client;

@@ -63,6 +63,8 @@ pub enum Refusal {
         /// The limit (RLIMIT_RTTIME).
         limit: Nanos,
     },
+    /// The promise that is to be changed does not exist, or has ended.
+    NoPromise,
     /// The process and its descendants have too many threads.
     TooManyThreads {
         /// Maximum number of threads.
@@ -122,6 +124,9 @@ impl Refusal {
                 ),
                 format!("remove the limit: prlimit --rttime=unlimited --pid {pid}"),
             ),
+            Refusal::NoPromise => {
+                Explanation::new("there is no such promise; it has ended, or was never made", "make a new promise")
+            }
             Refusal::TooManyThreads { most } => Explanation::new(
                 format!("the process and its descendants have more than {most} threads"),
                 format!("make promises to parts of the process tree, with at most {most} threads each"),

@@ -78,6 +78,16 @@ impl Control<'_, '_> {
         Ok(entities)
     }
 
+    /// Changes the promise that `e` is part of to `slice` in every `period`.
+    ///
+    /// # Errors
+    /// The change is refused; nothing has changed, except that a client on several CPUs may begin a new period.
+    pub fn adjust(&self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        let call = at_agent_priority(|| self.shared.lock().adjust(e, slice, period))?;
+        self.shared.call(&call);
+        Ok(())
+    }
+
     /// Ends the promise to `e`.
     pub fn dismiss(&self, e: EntityId) {
         let call = at_agent_priority(|| self.shared.lock().dismiss(e));

@@ -1,0 +1,71 @@
+//! Changes of promises at run time.
+
+use super::dispatcher::Dispatcher;
+use super::journal::Ledger;
+use super::kept::KeptRecord;
+use super::refusal::Refusal;
+use super::request::PromiseRequest;
+use crate::kernel::Kernel;
+use sched::{CpuSet, EntityId, Instant, Nanos, Params, Refused, Reservation};
+use trace::Event;
+
+impl<K: Kernel> Dispatcher<K> {
+    /// Changes the promise that `e` is part of to `slice` in every `period`, on as many CPUs as before. The limit of
+    /// the promise stays, and each client stays on its CPU. Returns the CPUs whose agents must be woken. When the first
+    /// new period begins is the policy's decision.
+    ///
+    /// # Errors
+    /// The change is refused; nothing has changed.
+    pub fn adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<CpuSet, Refusal> {
+        let now = self.now();
+        let client = self.clients.get(e).ok_or(Refusal::NoPromise)?;
+        let (tree, limit) = (client.tree, client.reservation.limit);
+        let name = client.name.rsplit_once('/').map_or(client.name.as_str(), |(name, _)| name).to_string();
+        let clients = || self.clients.iter().filter(|(_, client)| client.tree == tree);
+        let entities: Vec<EntityId> = clients().map(|(e, _)| e).collect();
+        let affinity = clients().map(|(_, client)| client.cpu).collect();
+        let reservation = Reservation { limit, ..Reservation::new(slice, period) };
+        let request = PromiseRequest { name, reservation, cpus: entities.len(), affinity };
+        let part = request.per_cpu()?;
+        let before: Vec<Params> = entities.iter().map(|&e| *self.machine.params(e)).collect();
+        for (nth, (&e, was)) in entities.iter().zip(&before).enumerate() {
+            self.charge_until_now(e, now);
+            let params = Params { reservation: Some(part), affinity: self.machine.allowed(e), ..*was };
+            if let Err(refused) = self.machine.adjust(now, e, params) {
+                for (&e, was) in entities.iter().zip(&before).take(nth) {
+                    let again = self.machine.adjust(now, e, *was);
+                    assert!(again.is_ok(), "an earlier promise fits again: {again:?}");
+                }
+                self.settle(None, now);
+                return Err(self.no_room_for_change(request, refused, tree));
+            }
+        }
+        for e in entities {
+            self.begin_adjusted(e, part, now);
+        }
+        self.settle(None, now);
+        Ok(self.take_calls())
+    }
+
+    /// Returns the refusal of `request` for promise number `promise`, whose own CPU time counts as free.
+    fn no_room_for_change(&self, request: PromiseRequest, refused: Refused, promise: usize) -> Refusal {
+        let Refused::Utilisation { free_ppm, on, .. } = refused else { return Refusal::Promise(refused) };
+        let own = request.affinity;
+        let mut room = self.no_room(request, own, (free_ppm, on));
+        room.held.retain(|held| held.promise != promise);
+        Refusal::NoRoom(Box::new(room))
+    }
+
+    fn begin_adjusted(&mut self, e: EntityId, reservation: Reservation, now: Instant) {
+        let params = *self.machine.params(e);
+        self.journal.note(now, Event::Adjust { entity: e, params: Box::new(params) });
+        let Some(client) = self.clients.get_mut(e) else { return };
+        client.reservation = reservation;
+        // The current period has two reservations.
+        client.ledger = client.ledger.map(Ledger::interrupted);
+        client.kept = KeptRecord::new(reservation.period);
+        client.slices_used_up = 0;
+        self.call.insert(client.cpu);
+        self.kicked.insert(client.cpu);
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of the turns of an agent, on a simulated host.
+
+mod changes;
+mod scene;
+mod siblings;

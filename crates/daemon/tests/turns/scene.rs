@@ -1,0 +1,102 @@
+//! [`Scene`]: a simulated host with a daemon.
+
+use daemon::dispatch::{Dispatcher, PromiseRequest, RaiseBy, Signals, begin_loans, enclose};
+use daemon::kernel::Kernel;
+use daemon::table::Table;
+use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
+use sim::Workload;
+use simhost::{Caller, Memory, Settings, SimulatedKernel};
+use std::sync::Arc;
+use sys::thread::Owner;
+use sys::usage::Usage;
+
+const ROOT: Owner = Owner { real: 0, effective: 0 };
+const USER: Owner = Owner { real: 1000, effective: 1000 };
+pub(crate) const CPU: CpuId = CpuId::new(0);
+
+/// A host with one CPU and two hogs, and a daemon with an agent.
+pub(crate) struct Scene {
+    pub(crate) host: SimulatedKernel,
+    daemon: Caller,
+    pub(crate) dispatcher: Dispatcher<Caller>,
+    pub(crate) agent: u32,
+}
+
+impl Scene {
+    pub(crate) fn new(by: RaiseBy) -> Scene {
+        let linux = policies::find("linux").expect("it is registered");
+        let host = SimulatedKernel::new(&Settings::new(linux, 1)).expect("linux works everywhere");
+        for _ in 0..2 {
+            host.world_mut().start("hog", USER, Workload::Hog).expect("numbers are free");
+        }
+        let daemon = host.begin("daemon", ROOT);
+        let me = daemon.identity(&daemon.open(daemon.pid()).unwrap());
+        let table = Table::create(Box::new(daemon.map(&Memory::new(Table::words(16)))), "boot", me);
+        let edf = policies::find("edf").expect("it is registered");
+        let knobs = daemon::terms::knobs(edf);
+        let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), edf, &knobs, 1, by).unwrap();
+        let agent = daemon.serve(CPU);
+        Scene { host, daemon, dispatcher, agent }
+    }
+
+    /// Starts a process with these threads, and makes it a promise with a hard limit. Returns the entity of the client
+    /// and the tids.
+    pub(crate) fn promise(
+        &mut self,
+        slice: Nanos,
+        period: Nanos,
+        threads: &[(&str, Workload)],
+    ) -> (EntityId, Vec<u32>) {
+        let (first, others) = threads.split_first().expect("a process has a thread");
+        let pid = self.host.world_mut().start(first.0, USER, first.1).expect("numbers are free");
+        let mut tids = vec![pid];
+        for (name, workload) in others {
+            let tid = self.host.world_mut().clone_thread(pid, *workload).expect("numbers are free");
+            self.host.world_mut().rename(tid, name);
+            tids.push(tid);
+        }
+        let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(slice, period) };
+        let request = PromiseRequest { name: "client".into(), reservation, cpus: 1, affinity: CpuSet::ALL };
+        let enclosure = enclose(&self.daemon, self.dispatcher.table(), pid).expect("it can be frozen");
+        let admitted = self.dispatcher.admit_scanned(&request, pid, &[self.daemon.pid()], None, enclosure);
+        let (entities, _) = admitted.expect("there is room");
+        let offers = begin_loans(&self.daemon, &self.dispatcher.without_loan());
+        let (_, reasons) = self.dispatcher.give_loans(offers);
+        assert!(reasons.is_empty(), "{reasons:?}");
+        self.host.world_mut().ring(self.agent);
+        (entities[0], tids)
+    }
+
+    /// Makes a [promise](Scene::promise), and runs the host for two seconds. Returns the CPU time and the wait of each
+    /// thread meanwhile.
+    pub(crate) fn run(&mut self, slice: Nanos, period: Nanos, threads: &[(&str, Workload)]) -> Vec<Usage> {
+        let (_, tids) = self.promise(slice, period, threads);
+        self.pass(Nanos::ms(200));
+        let before = self.usage(&tids);
+        self.pass(Nanos::s(2));
+        let since = |(now, before): (Usage, Usage)| Usage {
+            ran: now.ran - before.ran,
+            waited: now.waited - before.waited,
+            dispatches: now.dispatches - before.dispatches,
+        };
+        self.usage(&tids).into_iter().zip(before).map(since).collect()
+    }
+
+    pub(crate) fn usage(&self, tids: &[u32]) -> Vec<Usage> {
+        tids.iter().map(|&tid| self.daemon.usage(&self.daemon.open(tid).unwrap()).unwrap()).collect()
+    }
+
+    pub(crate) fn pass(&mut self, time: Nanos) {
+        let end = self.host.world().now() + time;
+        while let Some(tid) = self.host.run_until(end) {
+            assert_eq!(tid, self.agent, "only the agent has turns");
+            let quiet = self.host.world_mut().take_quiet(tid);
+            let next = self.dispatcher.turn(CPU, Signals { quiet });
+            if next.call.contains(CPU) {
+                self.host.world_mut().ring(tid);
+            }
+            self.host.world_mut().wake_at(tid, next.at);
+            self.host.world_mut().end_turn(tid);
+        }
+    }
+}

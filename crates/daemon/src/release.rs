@@ -1,4 +1,4 @@
-//! Giving everything back: ends the daemon of a directory, if it still lives, and replays its table.
+//! Release of a directory: ends the daemon of the directory, if it still lives, and replays its table.
 
 use crate::Explanation;
 use crate::directory::{Directory, Refused};

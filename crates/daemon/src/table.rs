@@ -30,9 +30,9 @@ use sys::thread::Identity;
 
 /// `TACTUSTB`: stored last, so that an unfinished table is not recognized.
 const MAGIC: u64 = u64::from_be_bytes(*b"TACTUSTB");
-/// Version of the layout below. Tables of later versions are not read. Until version 2, every row describes a thread, the
-/// words that a row has since version 3 are zero, and
-/// Tactus limits a process by SIGSTOP. A table of version 1 has originals in every row.
+/// Version of the layout below. Tables of later versions are not read. Up to version 2, every row describes a thread, the
+/// words that version 3 added to a row are zero, and Tactus limits a process by SIGSTOP. A table of version 1 has
+/// originals in every row.
 const VERSION: u64 = 3;
 /// Last version of tables whose rows record stops.
 const WITH_STOPS: u64 = 2;

@@ -10,7 +10,8 @@ pub(super) struct Masks {
     pub(super) untouched: CpuSet,
     /// Whether no observer can tell or restore the untouched mask: the last change by another process set the affinity
     /// that the thread had already, the thread was forked by one of several threads with different masks, or the mask
-    /// was the whole cpuset or had other CPUs. Before Tactus has set an affinity, a single CPU may also be an inherited confinement.
+    /// was the whole cpuset or had other CPUs. Before Tactus has set an affinity, a single CPU may also be an inherited
+    /// confinement.
     pub(super) is_ambiguous: bool,
     /// Whether Tactus has set the affinity of the thread.
     pub(super) is_set: bool,

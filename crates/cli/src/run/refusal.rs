@@ -21,7 +21,7 @@ struct RefusedPromise {
     alternatives: Option<Ways>,
 }
 
-/// Changes, each of which makes room for the promise. `null`: no such change does.
+/// Changes that each make room for the promise. `null`: no such change makes room.
 #[derive(Serialize)]
 struct Ways {
     slice_ns: Option<u64>,

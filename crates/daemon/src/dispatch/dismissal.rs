@@ -157,7 +157,8 @@ impl<K: Kernel> Dispatcher<K> {
                 leaving.restoring = Some(restoring);
                 continue;
             }
-            // A thread that could not be restored, or a group that could not be removed, stays in the table, for the restoration at the end of the daemon.
+            // A thread that could not be restored, or a group that could not be removed, stays in the table, for the
+            // restoration at the end of the daemon.
             let failed = restoring.threads().iter().filter(|it| it.end() == End::Failed).filter_map(|it| it.row);
             let failed: Vec<Row> = failed.chain(restoring.groups_left()).collect();
             leaving.rows.iter().filter(|row| !failed.contains(row)).for_each(|row| self.table.forget(*row));

@@ -39,8 +39,8 @@ impl<K: Kernel> std::fmt::Debug for Enclosure<K> {
 /// enclosure.
 ///
 /// # Errors
-/// A process cannot be frozen, or must not be: other processes would freeze with it. No process is in a group of Tactus
-/// then.
+/// A process cannot be frozen, or must not be frozen, because other processes would freeze with it. After an error, no
+/// process is in a group of Tactus.
 pub fn enclose<K: Kernel>(kernel: &K, table: &Table, pid: u32) -> Result<Enclosure<K>, Refusal> {
     let mut enclosure = Enclosure::none();
     match enclosure.fill(kernel, table, pid).and_then(|()| keep_ready(kernel, table)) {
@@ -74,7 +74,7 @@ fn keep_ready<K: Kernel>(kernel: &K, table: &Table) -> Result<(), Refusal> {
     }
     let row = table.record_group(group).map_err(Refusal::Full)?;
     if kernel.open_freezer(group, &me).and_then(|freezer| kernel.freeze(&freezer)).is_err() {
-        // Hard limits work all the same, at a higher cost.
+        // Hard limits also work without this group, at a higher cost.
         release_groups(kernel, table, &[row]);
     }
     Ok(())
@@ -93,7 +93,7 @@ impl<K: Kernel> Enclosure<K> {
         self.groups.iter().map(|held| held.row).collect()
     }
 
-    /// Takes in the processes of the tree, until a scan finds no process outside.
+    /// Moves the processes of the tree into the groups, until a scan finds no process outside.
     fn fill(&mut self, kernel: &K, table: &Table, pid: u32) -> Result<(), Refusal> {
         let root = kernel.identity(&kernel.open(pid)?);
         for _ in 0..SCANS_MOST {
@@ -135,7 +135,7 @@ impl<K: Kernel> Enclosure<K> {
         for held in self.groups.iter().filter(|held| matches!(held.group, FreezerGroup::Found { .. })) {
             let inside = kernel.freezer_processes(&held.freezer)?;
             let is_strange = |found: &&u32| !processes.iter().any(|process| process.tid == **found);
-            // A process that started after the scan is no stranger, so look again.
+            // A process of the tree may have started after the scan, so scan again.
             let now = processes.first().map(|&root| processes_of(kernel, root)).unwrap_or_default();
             let other = inside.iter().filter(is_strange).find(|found| !now.iter().any(|it| it.tid == **found));
             if let Some(other) = other.filter(|&&other| kernel.open(other).is_ok()) {

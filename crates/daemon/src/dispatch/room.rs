@@ -46,7 +46,7 @@ impl fmt::Debug for NoRoom {
     }
 }
 
-/// Changes, each of which makes room for the request. `None`: no such change makes room.
+/// Changes that each make room for the request. `None`: no such change makes room.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Alternatives {
     /// The longest slice that fits in the requested period. One nanosecond more does not fit.
@@ -58,7 +58,7 @@ pub struct Alternatives {
     pub cpus: Option<usize>,
     /// CPUs outside the requested affinity that have room for the request.
     pub affinity: Option<CpuSet>,
-    /// Names of existing promises, the end of each of which makes room.
+    /// Names of existing promises. The end of any one of them makes room.
     pub ends: Vec<String>,
 }
 

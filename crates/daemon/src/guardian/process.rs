@@ -117,7 +117,7 @@ fn state_of(daemon: Option<&Process>, table: &Table) -> DaemonState {
     match Thread::open_as(table.daemon()).and_then(|first| first.status()) {
         Ok(first) if first.state == State::Dead => DaemonState::Ends,
         Err(sys::Error::Gone(_)) => DaemonState::Ends,
-        // A failed read says nothing about the daemon.
+        // A failed read is no evidence that the daemon has ended.
         _ => DaemonState::Lives,
     }
 }

@@ -53,8 +53,8 @@ impl Restoring {
         Restoring { groups: Groups::thawed(table, rows), ..self }
     }
 
-    /// Removes the freezer groups at the first call. Scans for new children of the restored threads, and sets the values that these children would have inherited
-    /// without Tactus.
+    /// Removes the freezer groups at the first call. Scans for new children of the restored threads, and sets the values
+    /// that these children would have inherited without Tactus.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
         // Read the table again: a thread that was adopted after the restoration began belongs to another client.
         let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry)| entry).collect();

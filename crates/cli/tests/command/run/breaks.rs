@@ -1,4 +1,4 @@
-//! A run says when a promise stops being kept, and how its processes ended. Its exit code says so, too.
+//! A run reports when a promise stops being kept, and how its processes ended, also by its exit code.
 
 use super::super::Place;
 use super::{HOG, Live, Now, hogs, last_cpu, soon, turn};

@@ -171,7 +171,7 @@ fn in_version_2_a_scope_is_frozen_in_place_and_a_freeze_by_another_program_lasts
     let mut live = without_version_1(&[&QUARTER[..], &["--pid", &pid]].concat());
     live.await_raised(&[hog.pid()]);
     soon("the limit is in force", || (220_000..=280_000).contains(&share(&[hog.pid()], Nanos::ms(500))));
-    // A freeze at the instant of a freeze by Tactus cannot be told apart, so try again.
+    // If both programs freeze at the same instant, the freezes cannot be distinguished, so try again.
     soon("a freeze by another program lasts", || {
         soon("it is thawed", || freezer::state(&scope).unwrap() == freezer::State::Thawed);
         freezer::freeze(&scope).unwrap();

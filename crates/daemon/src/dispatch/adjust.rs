@@ -11,11 +11,11 @@ use trace::Event;
 
 impl<K: Kernel> Dispatcher<K> {
     /// Changes the promise that `e` is part of to `slice` in every `period`, on as many CPUs as before. The limit of
-    /// the promise stays, and each client stays on its CPU. Returns the CPUs whose agents must be woken. When the first
-    /// new period begins is the policy's decision.
+    /// the promise stays, and each client stays on its CPU. Returns the CPUs whose agents must be woken. The policy
+    /// decides when the first new period begins.
     ///
     /// # Errors
-    /// The change is refused; nothing has changed.
+    /// The change is refused. The promise stays, but a client on several CPUs may begin a new period.
     pub fn adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<CpuSet, Refusal> {
         let now = self.now();
         let client = self.clients.get(e).ok_or(Refusal::NoPromise)?;

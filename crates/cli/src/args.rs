@@ -10,9 +10,8 @@ const RUN_EXIT_CODES: &str =
     "The threads of a client run at real-time priority while its slice lasts, and are restored when the \
     run ends. A guardian restores them if the run dies.
 
-Exit codes: 130 interrupted; the exit code of the only process if it is a command, or 128 plus the signal that ended it; \
-    3 a promise was not kept; 0 success; 1 failure; 2 invalid or refused input, nothing was changed or run. The first of \
-    these that applies and is not 0.";
+Exit codes, the first that applies: 2 invalid or refused input; 1 failure; 130 interrupted; the exit code of the only \
+    process if it is a command that failed, or 128 plus the signal that ended it; 3 a promise was not kept; 0 success.";
 
 const DOCTOR_EXIT_CODES: &str = "All trials use child processes, and leave this machine unchanged.
 

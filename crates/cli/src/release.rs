@@ -23,9 +23,7 @@ pub(crate) fn run(args: &Release) -> Result<(), Failure> {
         if privileges::user() == 0 {
             let run = args.run_directory.as_deref().unwrap_or(Path::new("/run"));
             let users = Directory::of_users(run);
-            all.extend(
-                users.iter().map(|user| users::release(user, args.json)).collect::<anyhow::Result<Vec<Done>>>()?,
-            );
+            all.extend(users.iter().map(|user| users::release(user, args.json)).collect::<Vec<Done>>());
         }
         // A dispatcher with another directory is not ended: only its pid is known, and not its table.
         problem = elsewhere().map(|pid| {
@@ -44,7 +42,7 @@ pub(crate) fn run(args: &Release) -> Result<(), Failure> {
     match problem {
         Some(problem) => Err(Failure::Failed(anyhow!("{problem}"))),
         None if !is_settled => {
-            let why = "some threads may not be restored; the table stays: run `tactus release` again as root";
+            let why = "some threads may not be restored, and their table stays; see the reasons above";
             Err(Failure::Failed(anyhow!(why)))
         }
         None => Ok(()),

@@ -210,7 +210,7 @@ impl Directory {
             Err(error) if error.errno() == Some(NO_ENTRY) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let remedy = "remove it, once no thread is left at a wrong real-time priority or stopped";
+        let remedy = "remove it, once no thread is left at a wrong real-time priority, stopped or frozen";
         let unreadable = |error| Explanation::new(format!("{} cannot be read: {error}", path.display()), remedy);
         Table::open(Box::new(words)).map(Some).map_err(unreadable)
     }

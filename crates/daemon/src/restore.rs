@@ -30,8 +30,10 @@ use crate::Explanation;
 use crate::directory::Directory;
 use crate::kernel::Kernel;
 use crate::table::Table;
+use entries::refused;
 use sched::Nanos;
 use sys::shared::Lock;
+use sys::thread::Identity;
 
 /// Maximum time that a restoration waits for forks that began before their thread was restored. Without this limit, a
 /// forking thread that receives no CPU time would delay the end of the daemon, or the guardian. The guardian must
@@ -63,8 +65,16 @@ pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
 /// lends until its donors run, and they may wait behind the threads that inherit from them. Call this function first:
 /// until then, these threads may occupy all CPUs.
 pub fn end_loans<K: Kernel>(kernel: &K, table: &Table) {
-    // The call fails if the daemon has ended; then its loans have ended, too.
-    let _ = kernel.lower_all(table.daemon());
+    if is_permitted(kernel, table.daemon()) {
+        // The call fails if the daemon has ended; then its loans have ended, too.
+        let _ = kernel.lower_all(table.daemon());
+    }
+}
+
+/// Returns whether this process may change or end a process that a table names: the process belongs to the same user, or
+/// this process runs for root.
+pub(crate) fn is_permitted<K: Kernel>(kernel: &K, process: Identity) -> bool {
+    kernel.open_as(process).is_ok_and(|thread| refused(kernel, &thread).is_none())
 }
 
 /// The result of a replay of a leftover table.

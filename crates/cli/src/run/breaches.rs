@@ -23,7 +23,7 @@ impl Breach {
     /// Describes the breach in a sentence without a full stop.
     pub(crate) fn in_words(&self) -> String {
         let Breach { name, from, until, missed, of, .. } = self;
-        let until = until.map_or_else(|| "its end".to_string(), |until| until.to_string());
+        let until = until.map_or_else(|| "the end".to_string(), |until| until.to_string());
         format!(
             "The promise to {name} was not kept from {from} to {until} of the run: at first, {missed} of the last {of} \
              periods were short"
@@ -84,6 +84,6 @@ mod tests {
         assert_eq!(found, [("e0", a, Some(c)), ("e1", b, None), ("e0", d, None)]);
         let said = breaches.all.iter().map(Breach::in_words).collect::<Vec<_>>();
         assert!(said[0].starts_with("The promise to e0 was not kept from 100ms to 300ms of the run"), "{said:?}");
-        assert!(said[1].contains("to its end of the run"), "{said:?}");
+        assert!(said[1].contains("to the end of the run"), "{said:?}");
     }
 }

@@ -11,18 +11,24 @@ use trace::Event;
 
 impl<K: Kernel> Dispatcher<K> {
     /// Changes the promise that `e` is part of to `slice` in every `period`, on as many CPUs as before. The limit of
-    /// the promise stays, and each client stays on its CPU. Returns the CPUs whose agents must be woken. The policy
-    /// decides when the first new period begins.
+    /// the promise stays, and each client stays on its CPU. The policy decides when the first new period begins. Also
+    /// returns the CPUs whose agents must be woken, even after a refusal.
     ///
     /// # Errors
-    /// The change is refused. The promise stays, but a client on several CPUs may begin a new period.
-    pub fn adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<CpuSet, Refusal> {
+    /// The change is refused; nothing has changed, except that a client on several CPUs may begin a new period.
+    pub fn adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> (Result<(), Refusal>, CpuSet) {
+        let answer = self.try_adjust(e, slice, period);
+        (answer, self.take_calls())
+    }
+
+    fn try_adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
         let now = self.now();
         let client = self.clients.get(e).ok_or(Refusal::NoPromise)?;
         let (tree, limit) = (client.tree, client.reservation.limit);
-        let name = client.name.rsplit_once('/').map_or(client.name.as_str(), |(name, _)| name).to_string();
         let clients = || self.clients.iter().filter(|(_, client)| client.tree == tree);
         let entities: Vec<EntityId> = clients().map(|(e, _)| e).collect();
+        let full = client.name.as_str();
+        let name = full.rsplit_once('/').filter(|_| entities.len() > 1).map_or(full, |(name, _)| name).to_string();
         let affinity = clients().map(|(_, client)| client.cpu).collect();
         let reservation = Reservation { limit, ..Reservation::new(slice, period) };
         let request = PromiseRequest { name, reservation, cpus: entities.len(), affinity };
@@ -44,7 +50,7 @@ impl<K: Kernel> Dispatcher<K> {
             self.begin_adjusted(e, part, now);
         }
         self.settle(None, now);
-        Ok(self.take_calls())
+        Ok(())
     }
 
     /// Returns the refusal of `request` for promise number `promise`, whose own CPU time counts as free.
@@ -63,7 +69,9 @@ impl<K: Kernel> Dispatcher<K> {
         client.reservation = reservation;
         // The current period has two reservations.
         client.ledger = client.ledger.map(Ledger::interrupted);
-        client.kept = KeptRecord::new(reservation.period);
+        if !std::mem::replace(&mut client.kept, KeptRecord::new(reservation.period)).is_kept() {
+            self.journal.note(now, Event::Kept { entity: e, kept: true, missed: 0, of: 0 });
+        }
         client.slices_used_up = 0;
         self.call.insert(client.cpu);
         self.kicked.insert(client.cpu);

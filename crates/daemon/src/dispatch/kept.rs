@@ -48,6 +48,11 @@ impl KeptRecord {
         KeptRecord { missed, at: 0, judged: 0, misses: 0, in_a_row: 0, is_kept: true }
     }
 
+    /// Returns whether the promise counts as kept.
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
     /// Records a judged period. Returns the judgement if it changes with this period.
     pub(super) fn record(&mut self, is_missed: bool) -> Option<Judgement> {
         let window = self.missed.len();

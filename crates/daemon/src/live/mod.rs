@@ -83,9 +83,9 @@ impl Control<'_, '_> {
     /// # Errors
     /// The change is refused. The promise stays, but a client on several CPUs may begin a new period.
     pub fn adjust(&self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
-        let call = at_agent_priority(|| self.shared.lock().adjust(e, slice, period))?;
+        let (answer, call) = at_agent_priority(|| self.shared.lock().adjust(e, slice, period));
         self.shared.call(&call);
-        Ok(())
+        answer
     }
 
     /// Ends the promise to `e`.

@@ -96,7 +96,8 @@ struct Now {
     is_stopped: bool,
     /// Path of the group of the thread in the freezer hierarchy of version 1; empty without one.
     freezer: String,
-    /// Whether the thread is in an uninterruptible sleep: the freezer holds it.
+    /// Whether the freezer holds the thread: it is in an uninterruptible sleep for 20 ms, longer than a fork or a page
+    /// fault.
     is_frozen: bool,
     autogroup: Option<Autogroup>,
 }
@@ -109,7 +110,13 @@ impl Now {
             affinity: affinity::get(tid).unwrap(),
             is_stopped: thread::status(tid).unwrap().state == State::Stopped,
             freezer: Hierarchy::one("freezer").and_then(|freezer| freezer.path_of(tid)).unwrap_or_default(),
-            is_frozen: thread::status(tid).unwrap().state == State::Uninterruptible,
+            is_frozen: (0..20).all(|_| {
+                let is_so = thread::status(tid).unwrap().state == State::Uninterruptible;
+                if is_so {
+                    clock::sleep(Nanos::ms(1));
+                }
+                is_so
+            }),
             autogroup: autogroup::of(tid).unwrap(),
         }
     }

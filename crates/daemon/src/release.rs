@@ -3,7 +3,7 @@
 use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::linux::{Linux, lower_all};
-use crate::restore::{Replayed, is_permitted, replay};
+use crate::restore::{Replayed, is_foreign, replay};
 use crate::table::Table;
 use sched::Nanos;
 use std::io::ErrorKind;
@@ -75,7 +75,7 @@ fn end(identity: Identity, patience: Nanos) -> Result<Option<Ended>, Explanation
         Err(error) => return Err(error.into()),
     };
     let pid = process.pid();
-    if !is_permitted(&Linux::new()?, identity) {
+    if is_foreign(&Linux::new()?, identity) {
         let why = format!("process {pid} belongs to another user, and the table names it as a process of Tactus");
         return Err(Explanation::new(why, "remove the table if another program has written it"));
     }

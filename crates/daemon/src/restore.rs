@@ -65,16 +65,16 @@ pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
 /// lends until its donors run, and they may wait behind the threads that inherit from them. Call this function first:
 /// until then, these threads may occupy all CPUs.
 pub fn end_loans<K: Kernel>(kernel: &K, table: &Table) {
-    if is_permitted(kernel, table.daemon()) {
+    if !is_foreign(kernel, table.daemon()) {
         // The call fails if the daemon has ended; then its loans have ended, too.
         let _ = kernel.lower_all(table.daemon());
     }
 }
 
-/// Returns whether this process may change or end a process that a table names: the process belongs to the same user, or
-/// this process runs for root.
-pub(crate) fn is_permitted<K: Kernel>(kernel: &K, process: Identity) -> bool {
-    kernel.open_as(process).is_ok_and(|thread| refused(kernel, &thread).is_none())
+/// Returns whether a process that a table names belongs to another user, and this process does not run for root. Tactus
+/// neither changes nor ends such a process: another program may have written the table.
+pub(crate) fn is_foreign<K: Kernel>(kernel: &K, process: Identity) -> bool {
+    kernel.open_as(process).is_ok_and(|thread| refused(kernel, &thread).is_some())
 }
 
 /// The result of a replay of a leftover table.

@@ -109,3 +109,13 @@ fn a_process_that_cannot_be_moved_is_refused_and_nothing_is_left() {
     assert!(refused.to_string().starts_with(&format!("cannot move process {child}")), "{refused}");
     assert!(scene.table.groups().is_empty() && scene.is_as_before());
 }
+
+#[test]
+fn groups_inside_each_other_are_removed_from_the_inside_out() {
+    let scene = Scene::new();
+    let child = scene.host.world_mut().fork(scene.pid, Workload::Hog).unwrap();
+    let inner = enclose(&scene.daemon, &scene.table, child).unwrap();
+    let outer = scene.enclose();
+    assert!(!inner.rows().is_empty() && !outer.rows().is_empty());
+    assert!(scene.restore() && scene.is_as_before());
+}

@@ -119,7 +119,7 @@ impl Caller {
     /// Returns the number of a recorded group.
     fn number_of(&self, group: FreezerGroup) -> Result<Option<u64>> {
         let (world, name) = (self.enter()?, group.name());
-        Ok(world.groups.iter().find(|(_, it)| Some(&it.name) == name.as_ref()).map(|(&number, _)| number))
+        Ok(world.groups.iter().rev().find(|(_, it)| Some(&it.name) == name.as_ref()).map(|(&number, _)| number))
     }
 
     fn held(world: &World, tid: u32) -> Result<Held> {

@@ -7,7 +7,7 @@ use crate::options::{Options, Target};
 use crate::policies::Policies;
 use daemon::dispatch::{
     Dispatcher, Enclosure, PromiseRequest, Refusal, Signals, begin_loans, enclose, ended, find, moved_threads,
-    release_groups,
+    release_groups, scan,
 };
 use daemon::guardian::{DaemonState, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};
@@ -376,7 +376,7 @@ impl Session {
             guardian.table.set_guardian(guardian.identity);
         }
         let state = if self.daemon.caller.has_ended() { DaemonState::HasEnded } else { DaemonState::Lives };
-        match guardian.watch.step(&guardian.table, state, |_| Nanos::ZERO) {
+        match guardian.watch.step(&guardian.table, state, |_| None) {
             Verdict::Fine => {}
             Verdict::End => guardian.is_over = true,
             Verdict::Kill { .. } if guardian.caller.fault().is_none() => {
@@ -525,7 +525,7 @@ impl Daemon {
         let enclosure = match request.reservation.limit {
             Limit::Soft => Enclosure::none(),
             Limit::Hard => {
-                self.dispatcher.check(request, pid, &ours)?;
+                self.dispatcher.check(request, pid, &ours, scan(&self.caller, pid).as_ref())?;
                 enclose(&self.caller, &self.table, pid)?
             }
         };

@@ -451,7 +451,10 @@ impl OwnGroup {
     /// # Errors
     /// A task cannot be moved, tasks fork faster than they are moved, or the group has child groups.
     pub fn remove(mut self) -> Result<()> {
-        self.clear()
+        let done = self.clear();
+        // After a failure, dropping this value does not try again.
+        self.removed = true;
+        done
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -462,6 +465,9 @@ impl OwnGroup {
         // Tasks may fork while they are moved, and ended tasks may remain in the group for a time.
         for _ in 0..200 {
             refused = self.give_back().err();
+            if let Some(denied @ Error::NotPermitted { .. }) = refused {
+                return Err(denied);
+            }
             match unlinkat(&self.parent.directory, self.name.as_str(), AtFlags::REMOVEDIR) {
                 Ok(()) | Err(rustix::io::Errno::NOENT) => {
                     self.removed = true;

@@ -8,7 +8,7 @@ use super::member::RaiseBy;
 use super::refusal::Refusal;
 use super::request::PromiseRequest;
 use super::room::{HeldPromise, NoRoom};
-use super::scan::{Scanned, THREADS_MOST, scan};
+use super::scan::{Found, Scanned, THREADS_MOST, scan};
 use crate::kernel::{Kernel, priority};
 use sched::{CpuId, CpuSet, EntityId, Params, Refused, Reservation};
 use sys::attributes::Attributes;
@@ -16,14 +16,31 @@ use sys::thread::{Identity, State};
 use trace::Event;
 
 impl<K: Kernel> Dispatcher<K> {
-    /// Checks whether process `pid` may become a client. `ours` are the pids of Tactus and its ancestors, which cannot
-    /// become clients.
+    /// Checks whether process `pid` may become a client, with the result of an earlier [`scan`]. `ours` are the pids of
+    /// Tactus and its ancestors, which cannot become clients.
     ///
     /// # Errors
     /// The request would be refused.
-    pub fn check(&self, request: &PromiseRequest, pid: u32, ours: &[u32]) -> Result<(), Refusal> {
+    pub fn check(
+        &self,
+        request: &PromiseRequest,
+        pid: u32,
+        ours: &[u32],
+        scanned: Option<&Scanned<K::Thread>>,
+    ) -> Result<(), Refusal> {
         request.per_cpu()?;
-        self.examine(pid, ours).map(drop)
+        self.examine(pid, ours)?;
+        scanned.map_or(Ok(()), |scanned| self.is_free(&scanned.found))
+    }
+
+    /// Checks that no thread of `found` belongs to a client. Otherwise, the values set for one client would be recorded
+    /// as originals for the other client.
+    fn is_free(&self, found: &[Found<K::Thread>]) -> Result<(), Refusal> {
+        let mut held = found.iter().filter_map(|new| Some((new.leader.tid, self.holder(new.identity)?)));
+        match held.next() {
+            Some((pid, name)) => Err(Refusal::Already { pid, name: name.to_string() }),
+            None => Ok(()),
+        }
     }
 
     /// Makes the promise `request` to process `pid` and its descendants. `ours` are the pids of Tactus and its
@@ -72,11 +89,7 @@ impl<K: Kernel> Dispatcher<K> {
         if found.len() > THREADS_MOST {
             return Err(Refusal::TooManyThreads { most: THREADS_MOST });
         }
-        // If a thread belonged to two clients, the values set for one client would be recorded as originals for the
-        // other client.
-        if let Some((of, name)) = found.iter().find_map(|new| Some((new.leader.tid, self.holder(new.identity)?))) {
-            return Err(Refusal::Already { pid: of, name: name.to_string() });
-        }
+        self.is_free(&found)?;
         // If possible, the client gets a CPU that all its threads may use.
         let masks = found.iter().filter_map(|new| self.kernel.affinity(&new.thread).ok());
         let common = masks.fold(allowed, |common, mask| common.and(&mask));

@@ -223,9 +223,9 @@ impl<K: Kernel> Dispatcher<K> {
     fn beginner(&self, tree: usize, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let entities = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
         let with = |wanted: &dyn Fn(&Member<K>) -> bool| {
-            let mut all =
-                entities().flat_map(|(_, client)| client.members.iter().map(move |member| (member, client.confined)));
-            all.find(|(member, _)| wanted(member)).map(|(member, confined)| (member.original, confined))
+            let all = entities().flat_map(|(_, client)| client.members.iter().map(move |it| (it, client.confined)));
+            let found = all.filter(|(member, _)| wanted(member)).min_by_key(|(member, _)| member.identity.start_time);
+            found.map(|(member, confined)| (member.original, confined))
         };
         with(&|member| member.identity == new.leader)
             .or_else(|| with(&|member| member.leader == new.leader))

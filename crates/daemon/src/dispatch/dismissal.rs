@@ -27,7 +27,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
         for (_, client) in self.clients.iter() {
             let confined = CpuSet::one(client.cpu);
-            for member in &client.members {
+            for member in client.members.iter().filter(|member| !member.is_released) {
                 // The call fails if the thread has ended, or if its original CPUs are offline. The kernel moves the
                 // threads of offline CPUs itself.
                 let _ = give_back(&self.kernel, &member.thread, &member.original, &confined);
@@ -95,12 +95,11 @@ impl<K: Kernel> Dispatcher<K> {
     /// Dismisses the clients that cannot be served, and those without threads.
     pub(super) fn dismiss_troubled(&mut self, now: Instant) {
         loop {
-            let mut over =
-                self.clients.iter().filter(|(_, client)| client.trouble.is_some() || client.members.is_empty());
+            let mut over = self.clients.iter().filter(|(_, client)| client.trouble.is_some() || !client.has_threads());
             let Some(e) = over.next().map(|(e, _)| e) else { return };
             drop(over);
             self.adopt_orphans(e);
-            if self.clients.get(e).is_some_and(|client| client.trouble.is_none() && !client.members.is_empty()) {
+            if self.clients.get(e).is_some_and(|client| client.trouble.is_none() && client.has_threads()) {
                 // The known threads have ended, but their adopted children still run.
                 continue;
             }

@@ -176,8 +176,9 @@ impl<F> Held<F> {
     }
 
     fn thaw<K: Kernel<Freezer = F>>(&mut self, kernel: &K, table: &Table) -> sys::Result<()> {
-        if std::mem::take(&mut self.is_frozen) {
+        if self.is_frozen {
             kernel.thaw(&self.freezer)?;
+            self.is_frozen = false;
             table.set_frozen(self.row, false);
         }
         Ok(())

@@ -88,10 +88,10 @@ impl<K: Kernel> Dispatcher<K> {
         let (member, confined) = (&client.members[at], CpuSet::one(client.cpu));
         // The next read of the CPU time detects the end of a thread.
         let Ok(found) = self.kernel.affinity(&member.thread) else { return };
-        let Ok(cpuset) = self.kernel.cpuset(&member.thread) else { return };
         if found == confined {
             return;
         }
+        let Ok(cpuset) = self.kernel.cpuset(&member.thread) else { return };
         let original = changed_by_others(&member.original, &confined, found, &cpuset);
         let permitted = within(&original.affinity, &cpuset);
         let is_alone = client.members.iter().filter(|member| member.is_served()).count() == 1;
@@ -253,7 +253,10 @@ impl<K: Kernel> Dispatcher<K> {
         let time = client.read(&self.kernel, &self.table).ran;
         let Some(client) = self.clients.get(e) else { return };
         match self.state_of(e, client) {
-            State::Running(cpu) => self.input(now, Input::Ran { cpu, time }),
+            State::Running(cpu) => {
+                self.cpus[cpu.index()].cost.ran += time;
+                self.input(now, Input::Ran { cpu, time });
+            }
             _ if !time.is_zero() => self.journal.note(now, Event::Background { entity: e, time }),
             _ => {}
         }

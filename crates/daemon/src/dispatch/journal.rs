@@ -8,8 +8,8 @@ use trace::Event;
 /// events each.
 pub(crate) const EVENTS_MOST: usize = 1 << 16;
 
-/// Part of the journal that only events without repetition may use: arrivals, departures, and changes of the judgement
-/// about a promise. Without these events, a reader could not interpret the others.
+/// Part of the journal that only events without repetition may use: arrivals, departures, changes of promises, and changes
+/// of the judgement about a promise. Without these events, a reader could not interpret the others.
 const RESERVED: usize = EVENTS_MOST / 16;
 
 /// Unread events.
@@ -26,7 +26,8 @@ impl Journal {
 
     /// Adds an event. A full journal counts the event as lost.
     pub(super) fn note(&mut self, at: Instant, event: Event) {
-        let is_rare = matches!(event, Event::Attach { .. } | Event::Detach { .. } | Event::Kept { .. });
+        let is_rare =
+            matches!(event, Event::Attach { .. } | Event::Adjust { .. } | Event::Detach { .. } | Event::Kept { .. });
         let room = self.events.capacity() - if is_rare { 0 } else { RESERVED };
         if self.events.len() < room {
             self.events.push((at, event));

@@ -70,7 +70,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
     loop {
         let state = state_of(daemon.as_ref(), &table);
         // A CPU whose steal time cannot be read counts as not stolen from.
-        let stolen = |cpu| cpus::stolen(cpu).ok().flatten().unwrap_or_default();
+        let stolen = |cpu| cpus::stolen(cpu).ok().flatten();
         let verdict = watch.step(&table, state, stolen);
         if matches!(verdict, Verdict::Kill { .. } | Verdict::Restore) {
             report.push_str(&std::mem::take(&mut complaints));

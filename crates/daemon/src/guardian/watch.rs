@@ -63,14 +63,14 @@ impl LastBeat {
 #[derive(Clone, Copy, Default, Debug)]
 struct WatchedAgent {
     last: LastBeat,
-    /// Steal time of the agent's CPU at the first missed beat.
-    stolen: Nanos,
+    /// Steal time of the agent's CPU at the first missed beat; `None` if unknown.
+    stolen: Option<Nanos>,
 }
 
 impl WatchedAgent {
     /// Returns whether the agent hangs, after a beat of the guardian. Beats of the guardian do not count while a
     /// hypervisor runs other VMs on the agent's CPU: the agent cannot beat meanwhile, and no client runs there.
-    fn hangs(&mut self, beats: u64, stolen: impl FnOnce() -> Nanos) -> bool {
+    fn hangs(&mut self, beats: u64, stolen: impl FnOnce() -> Option<Nanos>) -> bool {
         match self.last.ago(beats) {
             // An agent that has never beaten is still starting, which may take long on a busy machine. Such an agent
             // has not raised any thread.
@@ -80,8 +80,8 @@ impl WatchedAgent {
                 false
             }
             ago if ago >= PATIENCE => {
-                let lost = stolen().saturating_sub(self.stolen).as_ns().div_ceil(INTERVAL.as_ns());
-                u64::from(ago - PATIENCE) >= lost
+                let lost = self.stolen.zip(stolen()).map_or(Nanos::ZERO, |(was, is)| is.saturating_sub(was));
+                u64::from(ago - PATIENCE) >= lost.as_ns().div_ceil(INTERVAL.as_ns())
             }
             _ => false,
         }
@@ -102,8 +102,8 @@ pub struct Watch {
 
 impl Watch {
     /// Runs a beat of the guardian. `daemon` is the current state of the daemon. `stolen` returns the steal time of a
-    /// CPU since boot.
-    pub fn step(&mut self, table: &Table, daemon: DaemonState, stolen: impl Fn(CpuId) -> Nanos) -> Verdict {
+    /// CPU since boot, if the kernel reports it.
+    pub fn step(&mut self, table: &Table, daemon: DaemonState, stolen: impl Fn(CpuId) -> Option<Nanos>) -> Verdict {
         table.beat(Beating::Guardian);
         if table.is_finished() {
             return Verdict::End;
@@ -131,7 +131,7 @@ impl Watch {
     }
 
     /// Returns a thread of the daemon that hangs.
-    fn hung(&mut self, table: &Table, stolen: impl Fn(CpuId) -> Nanos) -> Option<Beating> {
+    fn hung(&mut self, table: &Table, stolen: impl Fn(CpuId) -> Option<Nanos>) -> Option<Beating> {
         let cpus = table.watched();
         self.agents.resize(cpus, WatchedAgent::default());
         if cpus == 0 {
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    const NOTHING_STOLEN: fn(CpuId) -> Nanos = |_| Nanos::ZERO;
+    const NOTHING_STOLEN: fn(CpuId) -> Option<Nanos> = |_| None;
 
     fn table() -> Table {
         let words = (0..Table::words(1)).map(|_| AtomicU64::new(0)).collect();
@@ -266,7 +266,7 @@ mod tests {
         let (table, mut watch, cpu) = (table(), Watch::default(), CpuId::new(0));
         table.set_watched(1);
         table.beat(Beating::Agent(cpu));
-        let mut step = |stolen: Nanos| watch.step(&table, DaemonState::Lives, |_| stolen);
+        let mut step = |stolen: Nanos| watch.step(&table, DaemonState::Lives, |_| Some(stolen));
         // All time is stolen, and then half of the time.
         let mut stolen = Nanos::s(7);
         for _ in 0..10 * PATIENCE {

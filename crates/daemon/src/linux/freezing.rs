@@ -179,5 +179,6 @@ pub(super) fn remove(group: FreezerGroup) -> Result<()> {
         freezer::thaw(&child)?;
         child.remove()
     };
-    unless_removed(group, paths.iter().try_for_each(remove))
+    // A group may contain another of the same name. Remove the inner group first.
+    unless_removed(group, paths.iter().rev().try_for_each(remove))
 }

@@ -88,7 +88,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             lacks_loans = true;
         }
         if lacks_loans {
-            lacks_loans = shared.provide_loans();
+            lacks_loans = shared.provide_loans(|| shared.table.beat(Beating::Keeper));
         }
         // Dismissed clients are less urgent than new threads. To rescan them first would delay the adoption of a child
         // whose parent ends at once.
@@ -112,17 +112,25 @@ fn follow_threads(shared: &Shared<'_>) {
     let moved = moved_threads(&shared.kernel, &confined);
     // An empty step collects the reasons of threads that the agents have found.
     for some in moved.chunks(AT_ONCE).chain([&[][..]]) {
+        shared.table.beat(Beating::Keeper);
         let (call, reasons) = at_agent_priority(|| shared.lock().follow(some));
         shared.call(&call);
         reasons.into_iter().for_each(|reason| shared.warn(reason));
     }
     // Forks are recorded on the CPU of the client, and the client may have moved.
-    while at_agent_priority(|| shared.lock().await_further_births(AT_ONCE)) {}
+    await_births(shared);
+}
+
+/// Begins to await the forks of new threads.
+fn await_births(shared: &Shared<'_>) {
+    while at_agent_priority(|| shared.lock().await_further_births(AT_ONCE)) {
+        shared.table.beat(Beating::Keeper);
+    }
 }
 
 /// Adopts the new threads and children.
 fn adopt_new(shared: &Shared<'_>) {
-    while at_agent_priority(|| shared.lock().await_further_births(AT_ONCE)) {}
+    await_births(shared);
     let (known, looking): (Vec<Known>, _) = at_agent_priority(|| {
         let mut dispatcher = shared.lock();
         (dispatcher.known(), dispatcher.looking())
@@ -156,6 +164,7 @@ fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
         return None;
     }
     for (_, restoring) in &mut leaving {
+        shared.table.beat(Beating::Keeper);
         restoring.look(&shared.kernel, &shared.table);
     }
     at_agent_priority(|| shared.lock().keep_leaving(leaving))

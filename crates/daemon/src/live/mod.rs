@@ -56,16 +56,16 @@ impl Control<'_, '_> {
         let request = PromiseRequest { affinity: request.affinity.and(&self.shared.cpus()), ..request.clone() };
         self.await_leaving(pid);
         let Shared { kernel, table, .. } = self.shared;
+        // The agents would wait for a scan of many threads with the dispatcher.
+        let scanned = if ours.contains(&pid) { None } else { scan(kernel, pid) };
         let enclosure = match request.reservation.limit {
             Limit::Soft => Enclosure::none(),
             Limit::Hard => {
-                at_agent_priority(|| self.shared.lock().check(&request, pid, &ours))?;
+                at_agent_priority(|| self.shared.lock().check(&request, pid, &ours, scanned.as_ref()))?;
                 enclose(kernel, table, pid)?
             }
         };
         let groups = enclosure.rows();
-        // The agents would wait for a scan of many threads with the dispatcher.
-        let scanned = if ours.contains(&pid) { None } else { scan(kernel, pid) };
         let admit = || self.shared.lock().admit_scanned(&request, pid, &ours, scanned, enclosure);
         let answer = at_agent_priority(admit).inspect_err(|_| release_groups(kernel, table, &groups));
         let (entities, call) = answer.map_err(|refused| match refused {
@@ -73,7 +73,7 @@ impl Control<'_, '_> {
             other => other,
         })?;
         self.shared.call(&call);
-        self.shared.provide_loans();
+        self.shared.provide_loans(|| {});
         self.shared.keeper_bell.ring();
         Ok(entities)
     }

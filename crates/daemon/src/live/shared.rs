@@ -73,10 +73,11 @@ impl<'k> Shared<'k> {
     }
 
     /// Begins the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns whether
-    /// there were such threads. Some of them may still wait.
-    pub(super) fn provide_loans(&self) -> bool {
+    /// there were such threads. Some of them may still wait. Calls `beat` before each step.
+    pub(super) fn provide_loans(&self, beat: impl Fn()) -> bool {
         let threads = at_agent_priority(|| self.lock().without_loan());
         for some in threads.chunks(AT_ONCE) {
+            beat();
             // At the priority of an agent, because the donors start with the priority of this thread.
             let (call, reasons) = at_agent_priority(|| {
                 let loans = begin_loans(self.kernel, some);

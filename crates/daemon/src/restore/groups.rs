@@ -39,9 +39,12 @@ impl Groups {
 
     /// Moves the processes of the groups to the groups above, and removes the groups that Tactus created. The first move
     /// takes some 10 ms.
-    pub(super) fn remove<K: Kernel>(&mut self, kernel: &K) {
+    pub(super) fn remove<K: Kernel>(&mut self, kernel: &K, table: &Table) {
+        let frozen: Vec<Row> = table.groups().into_iter().filter(|(.., frozen)| *frozen).map(|(row, ..)| row).collect();
         for done in &mut self.done {
-            match kernel.remove_group(done.group) {
+            // An earlier thaw may have failed. A group that Tactus has not created is not thawed by its removal.
+            let thaw = || if frozen.contains(&done.row) { kernel.thaw_group(done.group) } else { Ok(()) };
+            match thaw().and_then(|()| kernel.remove_group(done.group)) {
                 Ok(()) => {}
                 Err(error) => done.outcome = Outcome::Failed(error.into()),
             }

@@ -53,19 +53,23 @@ impl Restoring {
         Restoring { groups: Groups::thawed(table, rows), ..self }
     }
 
-    /// Removes the freezer groups at the first call. Scans for new children of the restored threads, and sets the values
-    /// that these children would have inherited without Tactus.
+    /// Scans for new children of the restored threads, and sets the values that these children would have inherited
+    /// without Tactus. Removes the freezer groups at the end of the first call.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
         // Read the table again: a thread that was adopted after the restoration began belongs to another client.
         let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry)| entry).collect();
         let now = kernel.now();
-        if !self.groups.are_removed() {
-            self.groups.remove(kernel);
-        }
         self.family.leave_out(&all);
         self.family.look(kernel, &mut self.threads);
         self.looked = kernel.now();
         self.took = self.looked.saturating_since(now);
+        if !self.groups.are_removed() {
+            self.groups.remove(kernel, table);
+            // The removal is no part of the patience with forks.
+            let removal = kernel.now().saturating_since(self.looked);
+            self.begun = self.begun.saturating_add(removal);
+            self.looked = self.looked.saturating_add(removal);
+        }
     }
 
     /// Returns whether the freezer groups are removed, all forks that began before the restoration have ended, and all

@@ -49,6 +49,20 @@ fn promise_by(mechanism: &str, work: Work, policy: Policy, is_stopped: bool, lim
     assert_eq!(Now::of(child.pid()), before, "{mechanism}, {work:?}, {policy:?}, {limit:?}; {}", done.stderr);
 }
 
+#[test]
+fn a_process_that_inherits_its_priority_keeps_its_timer_slack() {
+    let Some(_turn) = turn() else { return };
+    let child = Child::start(HOG).unwrap();
+    let path = format!("/proc/{}/timerslack_ns", child.pid());
+    let slack = || std::fs::read_to_string(&path).unwrap();
+    // A change to a real-time class and back would set the slack to 50 us.
+    std::fs::write(&path, "7").unwrap();
+    let live = Live::promise(&["--mechanism", "inherit", "--period", "10ms", "--slice", "2ms"], &[child.pid()]);
+    assert_eq!(slack(), "7\n");
+    live.end();
+    assert_eq!(slack(), "7\n");
+}
+
 const EACH_LIMIT: [&[&str]; 2] = [&[], &["--hard"]];
 
 #[test]

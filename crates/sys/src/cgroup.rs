@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 const REMEDY: &str = "run as root, or use a control group that is delegated to this user and not mounted read-only";
 const MOUNTED: &str = "mount a control group hierarchy (/sys/fs/cgroup), or run with the privilege to mount one";
 
+/// Maximum number of further attempts to mount a hierarchy. The kernel waits for 10 ms in each.
+const MOUNTS_MOST: u32 = 50;
+
 /// The two versions of hierarchies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Version {
@@ -65,7 +68,16 @@ impl Hierarchy {
             let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
             Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
         };
-        let root = mount().map_err(|error| match error.raw_os_error() {
+        // While the kernel still removes an earlier private mount, Linux answers EBUSY: the call restarts, and finds
+        // its file system context used up (`cgroup1_get_tree`, kernel/cgroup/cgroup-v1.c; `vfs_cmd_create`, fs/fsopen.c; seen in 6.18).
+        let mut mounted = mount();
+        for _ in 0..MOUNTS_MOST {
+            if !matches!(&mounted, Err(error) if error.raw_os_error() == Some(libc::EBUSY)) {
+                break;
+            }
+            mounted = mount();
+        }
+        let root = mounted.map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
                 Error::from(error, format!("mount the cgroup hierarchy of {controller}"), "run with CAP_SYS_ADMIN")
             }

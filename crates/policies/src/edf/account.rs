@@ -57,8 +57,6 @@ pub(super) struct Account {
     pub(super) balance: i64,
     pub(super) state: BudgetState,
     pub(super) hard: bool,
-    /// Instant before which no period of the reservation begins.
-    earliest: Instant,
     /// Whether the entity is attached.
     pub(super) open: bool,
     /// Whether the affinity of the entity excludes some CPU.
@@ -85,7 +83,6 @@ impl Account {
             balance: 0,
             state: BudgetState::Background,
             hard: false,
-            earliest: now,
             open: true,
             restricted: false,
             slept: true,
@@ -96,31 +93,6 @@ impl Account {
         };
         if let Some(reservation) = asked {
             account.promise(reservation, enforce, now);
-        }
-        account
-    }
-
-    /// Returns the account of the same entity with another reservation. Its first period begins when the entity would
-    /// have received its used part of the current slice at a constant rate. An earlier period would give the entity
-    /// more than the two reservations together, at the expense of the others.
-    pub(super) fn renegotiated(&self, asked: Option<&Reservation>, enforce: Enforce, now: Instant) -> Account {
-        let mut account = Account::open(asked, enforce, now);
-        account.restricted = self.restricted;
-        if enforce == Enforce::None || !self.is_reserved() || !account.is_reserved() {
-            return account;
-        }
-        let signed = |time: Nanos| i64::try_from(time.as_ns()).unwrap_or(i64::MAX);
-        let used = Nanos::ns(signed(self.slice).saturating_sub(self.balance).max(0).unsigned_abs());
-        let begun = self.deadline.since(Instant::ZERO).saturating_sub(self.period);
-        let lag_ends = Instant::ZERO + (begun + used.scale(self.period.as_ns(), self.slice.as_ns().max(1)));
-        let starts = if account.state == BudgetState::Reserved { now } else { account.deadline };
-        if lag_ends > starts {
-            // The periods of a reservation with a start stay at multiples of the period after the start.
-            let grain = if account.fixed { account.period } else { Nanos::ns(1) };
-            let after = lag_ends.since(starts).as_ns().div_ceil(grain.as_ns());
-            account.earliest = starts.saturating_add(grain.saturating_mul(after));
-            (account.deadline, account.balance) = (account.earliest, 0);
-            account.deplete();
         }
         account
     }
@@ -182,8 +154,7 @@ impl Account {
     /// `now` continues or begins instead. Within a period, the rule of `rest` applies.
     pub(super) fn wake(&mut self, late: Late, rest: Rest, now: Instant) {
         self.slept = true;
-        let is_over = now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline;
-        if !self.fixed && is_over && now >= self.earliest {
+        if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {
             self.deadline = now;
         }
         if now >= self.deadline {

@@ -199,16 +199,15 @@ impl Edf {
         self.members -= 1;
     }
 
-    /// Replaces the reservation of `e`. If `e` waits, the caller then enqueues `e` again. The first period begins at the
-    /// `start` of the reservation, or when the used part of the current slice is due at a constant rate, or now,
-    /// whichever is latest. If the reservation did not change, the period continues.
+    /// Replaces the reservation of `e`. If `e` waits, the caller then enqueues `e` again. The first period begins now,
+    /// or at the `start` of the reservation if that is later. If the reservation did not change, the period continues.
     /// A refused reservation changes nothing.
     pub(super) fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let before = *self.account(e);
         let terms = self.terms(e, cx)?;
         let moved = self.gangs && old.group != cx.params(e).group;
         let same = old.reservation == cx.params(e).reservation && !moved;
-        let mut account = if same { before } else { before.renegotiated(terms.asked.as_ref(), self.enforce, cx.now()) };
+        let mut account = if same { before } else { Account::open(terms.asked.as_ref(), self.enforce, cx.now()) };
         self.withdraw(&before);
         let answer = self.promise(e, &mut account, before.cpu, &terms, cx);
         if answer.is_err() {
@@ -218,6 +217,7 @@ impl Edf {
             }
             return answer;
         }
+        account.restricted = before.restricted;
         self.accounts[e.index()] = account;
         self.make_room(e);
         Ok(())

@@ -227,29 +227,3 @@ fn a_period_that_begins_anew_makes_no_entity_late() {
         assert_eq!(runs.misses, 0, "phase {phase}");
     }
 }
-
-#[test]
-fn changes_of_a_reservation_take_nothing_from_the_others() {
-    for rest in ["keep", "renew"] {
-        let mut host = host(&knobs(&[("enforce", "hard"), ("rest", rest)], &[("reserve", 0)]));
-        let changing = host.attach("", reserving(Nanos::ms(5), Nanos::ms(10), Limit::Hard), HOG).unwrap();
-        let other = host.attach("", reserving(Nanos::us(4_900), Nanos::ms(10), Limit::Hard), HOG).unwrap();
-        let mut had = Nanos::ZERO;
-        for nth in 1..=200 {
-            host.run_until(at(5 * nth));
-            // The reservation shrinks and grows, by its slice and by its period.
-            let (slice, period) =
-                [(Nanos::us(4_999), Nanos::ms(10)), (Nanos::ms(1), Nanos::ms(2)), (Nanos::ms(5), Nanos::ms(10))]
-                    [usize::try_from(nth).unwrap() % 3];
-            host.adjust(changing, reserving(slice, period, Limit::Hard)).expect("it is admitted");
-            if nth % 2 == 0 {
-                let now = host.machine().charged(other);
-                assert_eq!(now - had, Nanos::us(4_900), "{rest}, period {}", nth / 2);
-                had = now;
-            }
-        }
-        let share = host.machine().charged(changing);
-        assert!(share <= Nanos::ms(505), "{rest}: {share} of a second is half of it at most");
-        assert!(share >= Nanos::ms(250), "{rest}: {share} of a second");
-    }
-}

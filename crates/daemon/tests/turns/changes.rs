@@ -24,7 +24,6 @@ fn a_changed_promise_is_in_force_from_the_next_turn_on() {
         changed.expect("there is room");
         assert!(call.contains(CPU), "the agent is woken at once");
         scene.host.world_mut().ring(scene.agent);
-        // The used part of the old slice delays the first new period by less than the old period.
         scene.pass(Nanos::ms(10));
         let had = in_a_second(&mut scene, tids[0]);
         assert!((Nanos::ms(495)..=Nanos::ms(505)).contains(&had), "{by:?}: {had}");

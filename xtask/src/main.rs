@@ -12,6 +12,7 @@ mod oracle;
 mod portable;
 mod program;
 mod root;
+mod seed;
 mod step;
 mod stream;
 mod test;

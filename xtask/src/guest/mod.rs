@@ -8,7 +8,7 @@ mod kernel;
 use crate::program;
 use crate::root::root;
 use crate::step::{Failure, Outcome, Step, clock, run_all};
-use crate::{component, downloads};
+use crate::{component, downloads, seed};
 use anyhow::Result;
 use archive::Archive;
 use boot::{End, Machine, Ran};
@@ -50,9 +50,10 @@ pub(crate) fn fetch_kernel() -> Result<(), String> {
     Kernel::get(kernel::SUITE).map(drop)
 }
 
-/// Returns steps for `cargo xtask test`: a short run of every job.
+/// Returns steps for `cargo xtask test`: a short run of every job, with a seed that follows from the last commit.
 pub(crate) fn steps() -> Vec<Step> {
-    JOBS.iter().map(|job| step(job, kernel::SUITE.to_string(), Extent::SHORT, false)).collect()
+    let extent = Extent { seed: Some(seed::of_sources()), ..Extent::SHORT };
+    JOBS.iter().map(|job| step(job, kernel::SUITE.to_string(), extent, false)).collect()
 }
 
 fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {

@@ -2,6 +2,7 @@
 //!
 //! No step needs a terminal. A step is skipped with a message if its tools are missing and cannot be installed.
 
+mod repeat;
 mod trial;
 
 use crate::oracle::{LISA, SIMSO, TRAPPY};
@@ -19,7 +20,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("lints", || lints(&[])),
         Step::new("tidiness", || tidiness(&[])),
         Step::new("unit, law, golden, exhaustive, fuzz and doc tests", tests),
-        Step::new("fuzzing of every policy, of worlds and of the daemon, from a new seed", fuzz::check),
+        Step::new("fuzzing of every policy, of worlds and of the daemon, from the seed of the commit", fuzz::check),
         Step::new("the experiments of the papers, a few points", lab::smoke),
         Step::new("crates without an operating system, for WebAssembly", portable::check),
         Step::new("documentation", documentation),
@@ -67,7 +68,8 @@ pub(crate) fn tidiness(names: &[&str]) -> Result<Outcome> {
 }
 
 fn tests() -> Result<Outcome> {
-    counted(&mut cargo(&["test", "--workspace", "--exclude", "xtask", "--no-fail-fast"]))
+    let all = counted(&mut cargo(&["test", "--workspace", "--exclude", "xtask", "--no-fail-fast"]))?;
+    repeat::failed_live_tests(all)
 }
 
 fn documentation() -> Result<Outcome> {

@@ -27,6 +27,8 @@ pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--ex
 /// The storm test. It kills or stops the daemon, an agent or the guardian of a live run, and checks that every thread
 /// regains its original attributes.
 pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
+/// A virtual machine for tests, which uses /dev/kvm.
+pub(crate) const MICRO_VM: Program = Program { package: "sys", kind: "--example", name: "micro-vm" };
 
 impl Program {
     /// Returns a cargo command that builds the program in release mode and runs it. The caller appends the program's

@@ -5,10 +5,12 @@
 //! `status` receives the uptime at the start of the job (`up SECONDS`) and the job's exit code (`exit CODE`). If a
 //! signal ends the job, the code is 128 plus the signal's number. If no `exit` line arrives, the host reports that the
 //! guest died. On a kernel without virtio, the second and third serial ports replace the virtio ports.
+//!
+//! Before the job, the program loads the kernel modules in `/modules`, in the order of the file `/modules/order`.
 
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use rustix::system::{RebootCommand, reboot};
+use rustix::system::{RebootCommand, finit_module, reboot};
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -48,6 +50,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     // Enable the controllers of CPU time and CPUs for all control groups, as the init of other hosts does.
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset")?;
+    load_modules()?;
     let (mut output, mut status) = (port("output", "/dev/ttyS1")?, port("status", "/dev/ttyS2")?);
     let job = fs::read_to_string("/job")?;
     let mut words = job.lines();
@@ -66,6 +69,18 @@ fn run() -> Result<(), Box<dyn Error>> {
     end_all()?;
     copied.join().expect("copying does not panic")?;
     writeln!(status, "exit {code}")?;
+    Ok(())
+}
+
+/// Loads the modules that the host has put into the archive, if any.
+fn load_modules() -> Result<(), Box<dyn Error>> {
+    let order = fs::read_to_string("/modules/order").unwrap_or_default();
+    for name in order.lines() {
+        let file = File::open(format!("/modules/{name}"))?;
+        // The kernel decompresses a module itself (flag MODULE_INIT_COMPRESSED_FILE, CONFIG_MODULE_DECOMPRESS).
+        let flags = if name.ends_with(".ko") { 0 } else { 4 };
+        finit_module(&file, c"", flags).map_err(|error| format!("cannot load module {name}: {error}"))?;
+    }
     Ok(())
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Machine<'m> {
     /// Folder with the machine's archive. The outputs of the machine are written to this folder.
     pub(crate) folder: &'m Path,
     pub(crate) time: Time,
+    /// Whether the machine's CPUs can run virtual machines.
+    pub(crate) is_hypervisor: bool,
     /// Time after which the machine is stopped.
     pub(crate) limit: Duration,
 }
@@ -60,7 +62,8 @@ impl Machine<'_> {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", QEMU]);
-        command.args("-machine q35 -cpu max -smp 2 -m 512 -nodefaults -no-user-config -display none".split(' '));
+        command.args("-machine q35 -smp 2 -m 512 -nodefaults -no-user-config -display none".split(' '));
+        command.args(["-cpu", if self.is_hypervisor { "max,+svm" } else { "max" }]);
         // With several threads, the emulation sometimes crashes a guest that modifies its own code.
         command.args("-nic none -no-reboot -accel tcg,thread=single".split(' '));
         if self.time == Time::Executed {

@@ -2,7 +2,7 @@
 
 use super::boot::{Ran, Time};
 use super::kernel::Kernel;
-use crate::program::{Program, STORM, TACTUS};
+use crate::program::{MICRO_VM, Program, STORM, TACTUS};
 use clap::Args;
 use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -52,9 +52,13 @@ pub(crate) struct Job {
     /// Name of the job as a step of `cargo xtask test`.
     pub(crate) title: &'static str,
     pub(crate) programs: &'static [Program],
+    /// Whether the job starts virtual machines with KVM.
+    pub(crate) is_hypervisor: bool,
     pub(crate) time: Time,
     /// Maximum number of attempts; several for a job whose measurements depend on the other load of the host.
     pub(crate) tries: u32,
+    /// Whether a short run of the job is a step of `cargo xtask test`.
+    pub(crate) is_in_suite: bool,
     /// Whether the job accepts a seed and rounds.
     pub(crate) is_random: bool,
     /// Time limit of the guest for an extent.
@@ -71,8 +75,10 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-doctor",
         title: "guest-doctor: the report of `tactus doctor` in a guest kernel",
         programs: &[TACTUS],
+        is_hypervisor: false,
         time: Time::Host,
         tries: 2,
+        is_in_suite: true,
         is_random: false,
         limit: |_| Duration::from_secs(120),
         words: |_| ["/bin/tactus", "doctor", "--seconds", "2", "--json"].map(String::from).to_vec(),
@@ -82,12 +88,30 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-storm",
         title: "guest-storm: all threads are restored after any part of Tactus is killed or stopped",
         programs: &[TACTUS, STORM],
+        is_hypervisor: false,
         time: Time::Executed,
         tries: 1,
+        is_in_suite: true,
         is_random: true,
         limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
         words: |extent| {
             let program = ["/bin/storm", "--tactus", "/bin/tactus"].map(String::from);
+            [program.as_slice(), &extent.words()].concat()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
+        name: "guest-vms",
+        title: "guest-vms: virtual machines under KVM are restored after any part of Tactus is killed or stopped",
+        programs: &[TACTUS, STORM, MICRO_VM],
+        is_hypervisor: true,
+        time: Time::Executed,
+        tries: 1,
+        is_in_suite: false,
+        is_random: true,
+        limit: |extent| Duration::from_secs(120 + 20 * u64::from(extent.rounds)),
+        words: |extent| {
+            let program = ["/bin/storm", "--tactus", "/bin/tactus", "--micro-vm", "/bin/micro-vm"].map(String::from);
             [program.as_slice(), &extent.words()].concat()
         },
         judge: |_, _| Ok(()),
@@ -131,7 +155,7 @@ mod tests {
     #[test]
     fn the_judge_of_the_doctor_can_say_no() {
         let (image, release) = (PathBuf::new(), "7.2.1".to_string());
-        let kernel = Kernel { image, configuration: None, release, has_virtio: true };
+        let kernel = Kernel { image, configuration: None, release, has_virtio: true, hypervisor: Vec::new() };
         let ran = |output: &str| Ran { end: End::Exited(0), output: output.to_string(), up: None };
         let mut good = serde_json::json!({
             "promises_can_be_kept": true,

@@ -9,8 +9,10 @@ use std::process::Command;
 
 /// Suite of the default kernel: the newest suite.
 pub(crate) const SUITE: &str = "sid";
-/// Flavour for virtual machines. The drivers for QEMU are built in, so no module has to be loaded.
+/// Flavour for virtual machines. The drivers for QEMU are built in, so no module has to be loaded for them.
 const FLAVOUR: &str = "cloud-amd64";
+/// Modules of a hypervisor for AMD processors, which QEMU emulates, in the order of their dependencies.
+const HYPERVISOR: [&str; 3] = ["irqbypass", "kvm", "kvm-amd"];
 
 /// A bootable kernel.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Kernel {
     pub(crate) release: String,
     /// Whether the kernel is known to have virtio ports without loading a module.
     pub(crate) has_virtio: bool,
+    /// Modules that make the kernel a hypervisor, in the order in which they are loaded; empty if unknown.
+    pub(crate) hypervisor: Vec<PathBuf>,
 }
 
 impl Kernel {
@@ -52,7 +56,9 @@ impl Kernel {
             .ok_or_else(|| format!("{} is no kernel for x86-64; use a file such as /boot/vmlinuz", image.display()))?;
         let configuration = configuration.filter(|path| path.is_file()).map(Path::to_path_buf);
         let options = configuration.as_ref().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
-        Ok(Kernel { image: image.to_path_buf(), configuration, release, has_virtio: has_virtio(&options) })
+        let hypervisor = configuration.as_deref().and_then(Path::parent).map(modules).unwrap_or_default();
+        let has_virtio = has_virtio(&options);
+        Ok(Kernel { image: image.to_path_buf(), configuration, release, has_virtio, hypervisor })
     }
 }
 
@@ -73,6 +79,18 @@ fn has_virtio(options: &str) -> bool {
     is_built_in("CONFIG_VIRTIO_PCI") && is_built_in("CONFIG_VIRTIO_CONSOLE")
 }
 
+/// Returns the modules of the hypervisor in `folder`; none if one is missing.
+fn modules(folder: &Path) -> Vec<PathBuf> {
+    let files = files_below(folder, 1);
+    let found = HYPERVISOR.map(|module| files.iter().find(|path| is_module(path, module)).cloned());
+    found.into_iter().collect::<Option<Vec<PathBuf>>>().unwrap_or_default()
+}
+
+/// Returns whether a file is the module `module`, compressed or not.
+fn is_module(path: &Path, module: &str) -> bool {
+    name(path).strip_prefix(module).is_some_and(|rest| rest == ".ko" || rest.starts_with(".ko."))
+}
+
 /// Downloads the newest kernel of `suite`. Afterwards, `folder` is complete or does not exist.
 fn fetch(suite: &str, folder: &Path) -> Result<(), String> {
     for tool in ["apt-get", "apt-cache", "dpkg-deb"] {
@@ -87,10 +105,10 @@ fn fetch(suite: &str, folder: &Path) -> Result<(), String> {
     let part = folder.with_extension(format!("part-{}", std::process::id()));
     let done = Apt::begin(&part, suite).and_then(|apt| apt.kernel()).and_then(|found| {
         let file = |name: &str| part.join("unpacked").join(name);
-        let moved = fs::rename(&found.image, file("vmlinuz")).and_then(|()| match &found.configuration {
-            Some(configuration) => fs::rename(configuration, file("config")),
-            None => Ok(()),
-        });
+        let mut moves = vec![(&found.image, file("vmlinuz"))];
+        moves.extend(found.configuration.iter().map(|configuration| (configuration, file("config"))));
+        moves.extend(found.hypervisor.iter().map(|module| (module, file(&name(module)))));
+        let moved = moves.iter().try_for_each(|(from, to)| fs::rename(from, to));
         let kept = moved.and_then(|()| keep(&part.join("unpacked"), folder));
         kept.map_err(|error| format!("cannot keep the kernel in {}: {error}", folder.display()))
     });
@@ -99,7 +117,7 @@ fn fetch(suite: &str, folder: &Path) -> Result<(), String> {
     done
 }
 
-/// Moves the two files of a kernel into `folder` and discards the other files.
+/// Moves the files of a kernel into `folder` and discards all folders of its packages.
 fn keep(unpacked: &Path, folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(unpacked)? {
         let entry = entry?;
@@ -118,6 +136,7 @@ fn keep(unpacked: &Path, folder: &Path) -> std::io::Result<()> {
 struct Unpacked {
     image: PathBuf,
     configuration: Option<PathBuf>,
+    hypervisor: Vec<PathBuf>,
 }
 
 /// An apt configuration with one suite and its own lists, separate from the machine's configuration.
@@ -180,7 +199,8 @@ impl Apt {
             .ok_or_else(|| format!("{whole} names no kernel"))?;
         // Newer kernels are split into packages: one for the image, one for the configuration, one for the modules.
         let parts = linux_packages(&self.ask("apt-cache", &["depends", image])?);
-        let wanted = |name: &&String| name.starts_with("linux-binary-") || name.starts_with("linux-base-");
+        let wanted =
+            |name: &&String| ["linux-binary-", "linux-base-", "linux-modules-"].iter().any(|it| name.starts_with(it));
         let mut packages: Vec<&str> = parts.iter().filter(wanted).map(String::as_str).collect();
         if packages.is_empty() {
             packages.push(image);
@@ -192,7 +212,9 @@ impl Apt {
         let files = files_below(&self.folder.join("unpacked"), usize::MAX);
         let called = |start: &str| files.iter().find(|path| name(path).starts_with(start)).cloned();
         let image = called("vmlinuz").ok_or_else(|| format!("{} hold no vmlinuz", packages.join(" and ")))?;
-        Ok(Unpacked { image, configuration: called("config") })
+        let hypervisor =
+            HYPERVISOR.iter().filter_map(|module| files.iter().find(|path| is_module(path, module)).cloned());
+        Ok(Unpacked { image, configuration: called("config"), hypervisor: hypervisor.collect() })
     }
 }
 

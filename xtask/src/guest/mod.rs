@@ -50,10 +50,11 @@ pub(crate) fn fetch_kernel() -> Result<(), String> {
     Kernel::get(kernel::SUITE).map(drop)
 }
 
-/// Returns steps for `cargo xtask test`: a short run of every job, with a seed that follows from the last commit.
+/// Returns steps for `cargo xtask test`: a short run of each job of the suite, with a seed that follows from the last commit.
 pub(crate) fn steps() -> Vec<Step> {
     let extent = Extent { seed: Some(seed::of_sources()), ..Extent::SHORT };
-    JOBS.iter().map(|job| step(job, kernel::SUITE.to_string(), extent, false)).collect()
+    let jobs = JOBS.iter().filter(|job| job.is_in_suite);
+    jobs.map(|job| step(job, kernel::SUITE.to_string(), extent, false)).collect()
 }
 
 fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {
@@ -72,12 +73,16 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
         Ok(kernel) => kernel,
         Err(reason) => return Ok(Outcome::Skipped(reason)),
     };
+    if job.is_hypervisor && kernel.hypervisor.is_empty() {
+        return Ok(Outcome::Skipped(format!("no modules of KVM are known for Linux {}", kernel.release)));
+    }
     let folder = root().join("target/guest").join(format!("{}-{}", job.name, std::process::id()));
     if let Err(error) = prepare(job, &kernel, extent, &folder) {
         let text = format!("cannot prepare {}: {error:#}", folder.display());
         return Ok(Outcome::Failed(Failure { text, again: again(job, suite, extent) }));
     }
-    let machine = Machine { kernel: &kernel, folder: &folder, time: job.time, limit: (job.limit)(extent) };
+    let (is_hypervisor, limit) = (job.is_hypervisor, (job.limit)(extent));
+    let machine = Machine { kernel: &kernel, folder: &folder, time: job.time, is_hypervisor, limit };
     let mut outcome = boot(job, &kernel, &machine, &again(job, suite, extent))?;
     for _ in 1..job.tries {
         if let Outcome::Failed(failure) = &outcome {
@@ -150,6 +155,14 @@ fn prepare(job: &Job, kernel: &Kernel, extent: &Extent, folder: &Path) -> Result
     }
     let words = (job.words)(extent).join("\n");
     archive.file("/job", 0o644, words.as_bytes())?;
+    if job.is_hypervisor {
+        let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for module in &kernel.hypervisor {
+            archive.file(&format!("/modules/{}", name(module)), 0o644, &fs::read(module)?)?;
+        }
+        let order: Vec<String> = kernel.hypervisor.iter().map(name).collect();
+        archive.file("/modules/order", 0o644, order.join("\n").as_bytes())?;
+    }
     if let Some(configuration) = &kernel.configuration {
         let to = PathBuf::from("/boot").join(format!("config-{}", kernel.release));
         archive.file(&to.to_string_lossy(), 0o644, &fs::read(configuration)?)?;

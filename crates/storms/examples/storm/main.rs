@@ -62,6 +62,9 @@ struct Storm {
     /// The command under test
     #[arg(long)]
     tactus: PathBuf,
+    /// Program that runs a virtual machine; the victims are then virtual machines
+    #[arg(long)]
+    micro_vm: Option<PathBuf>,
     /// Number of rounds
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -98,8 +101,9 @@ fn run(storm: &Storm) -> Result<ExitCode> {
     // The standard library has no random numbers other than the keys of a hash map.
     let seed = storm.seed.unwrap_or_else(|| u64::from(RandomState::new().build_hasher().finish() as u32));
     println!("seed {seed}");
+    let micro_vm = storm.micro_vm.as_ref().map(|path| format!(" --micro-vm {}", path.display())).unwrap_or_default();
     println!(
-        "to run it again: storm --tactus {} --rounds {} --first {} --seed {seed}",
+        "to run it again: storm --tactus {}{micro_vm} --rounds {} --first {} --seed {seed}",
         storm.tactus.display(),
         storm.rounds,
         storm.first
@@ -109,7 +113,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         println!("no storm here: {error}");
         return Ok(ExitCode::from(77));
     }
-    let victims = Victims::gather()?;
+    let victims = Victims::gather(storm.micro_vm.as_deref())?;
     rehearsal::rehearse(&victims).context("the judge is not fit to judge")?;
     println!("{} processes; the judge sees what is done to them", victims.0.len());
     if let Some(reason) = cannot_run(storm)? {
@@ -121,7 +125,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
     for number in storm.first..last {
         let round = Round::of(seed, number, victims.0.len());
         let took = round.run(&storm.tactus, &victims).with_context(|| {
-            format!("round {number}: {round}; this round alone: --seed {seed} --first {number} --rounds 1")
+            format!("round {number}: {round}; this round alone:{micro_vm} --seed {seed} --first {number} --rounds 1")
         })?;
         println!("round {number}: {}: {round}: as before after {took}", victims.0[round.victim].name());
         longest = longest.max(took);

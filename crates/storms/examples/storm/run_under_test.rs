@@ -97,7 +97,9 @@ impl RunUnderTest {
         ended.with_context(|| {
             let left = self.processes().into_iter().map(|pid| {
                 let state = thread::status(pid).map_or(State::Dead, |status| status.state);
-                format!("process {pid} ({state:?}, {} children)", thread::children(pid).map_or(0, |all| all.len()))
+                let children = thread::children(pid).map_or(0, |all| all.len());
+                let stack = fs::read_to_string(format!("/proc/{pid}/stack")).unwrap_or_default();
+                format!("process {pid} ({state:?}, {children} children), in the kernel at:\n{stack}")
             });
             format!("still there after {limit}: {}", left.collect::<Vec<_>>().join(", "))
         })

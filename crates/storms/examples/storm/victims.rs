@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use sched::Nanos;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use sys::clock;
 use sys::process::Process;
@@ -32,21 +33,36 @@ pub(crate) enum Kind {
     Waiting,
 }
 
+/// The program of a victim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// This program, with this workload.
+    Work(Kind),
+    /// A virtual machine with this number of vCPUs.
+    Vm(u32),
+}
+
 /// A victim.
 #[derive(Debug)]
 pub(crate) struct Victim {
-    pub(crate) kind: Kind,
+    what: What,
     child: Child,
 }
 
 impl Victim {
+    fn of(what: What, command: &mut Command) -> Result<Victim> {
+        command.arg(std::process::id().to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.spawn().with_context(|| format!("cannot begin {command:?}"))?;
+        Ok(Victim { what, child })
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns the name of the victim in messages.
     pub(crate) fn name(&self) -> String {
-        format!("{:?} (process {})", self.kind, self.pid())
+        format!("{:?} (process {})", self.what, self.pid())
     }
 }
 
@@ -63,33 +79,37 @@ impl Drop for Victim {
 pub(crate) struct Victims(pub(crate) Vec<Victim>);
 
 impl Victims {
-    /// Starts the victims. Returns once each victim is set up.
-    pub(crate) fn gather() -> Result<Victims> {
-        let mut all = Vec::new();
-        for kind in Kind::value_variants() {
-            let mut victim = begin(*kind)?;
+    /// Starts the victims: virtual machines that are run by `micro_vm`, or one process for each workload. Returns once
+    /// each victim is set up.
+    pub(crate) fn gather(micro_vm: Option<&Path>) -> Result<Victims> {
+        let mut victims = match micro_vm {
+            Some(program) => [1, 2, 2].map(|vcpus| begin_vm(program, vcpus)).into_iter().collect::<Result<Vec<_>>>()?,
+            None => Kind::value_variants().iter().map(|&kind| begin(kind)).collect::<Result<Vec<_>>>()?,
+        };
+        for victim in &mut victims {
             let out = victim.child.stdout.take().context("it is piped")?;
             let mut line = String::new();
             BufReader::new(out).read_line(&mut line)?;
             ensure!(line == "ready\n", "{} did not become what it was to be", victim.name());
-            if *kind == Kind::Waiting {
+            if victim.what == What::Work(Kind::Waiting) {
                 Process::open(victim.pid())?.stop()?;
                 let is_stopped = || thread::status(victim.pid()).is_ok_and(|status| status.state == State::Stopped);
                 ensure!(within(Nanos::s(2), is_stopped), "{} was not stopped", victim.name());
             }
-            all.push(victim);
         }
-        Ok(Victims(all))
+        Ok(Victims(victims))
     }
 }
 
 fn begin(kind: Kind) -> Result<Victim> {
     let name = kind.to_possible_value().context("every kind has a name")?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["work", name.get_name(), &std::process::id().to_string()]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let child = command.spawn().with_context(|| format!("cannot begin {command:?}"))?;
-    Ok(Victim { kind, child })
+    command.args(["work", name.get_name()]);
+    Victim::of(What::Work(kind), &mut command)
+}
+
+fn begin_vm(program: &Path, vcpus: u32) -> Result<Victim> {
+    Victim::of(What::Vm(vcpus), Command::new(program).arg(vcpus.to_string()))
 }
 
 /// Returns whether `is_so` returns true within `limit`.

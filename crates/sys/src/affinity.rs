@@ -46,6 +46,15 @@ pub fn set(tid: u32, cpus: &CpuSet) -> Result<()> {
     }
 }
 
+/// Confines the calling thread to `cpu` again if it runs on another CPU. Linux moves the threads of a CPU that goes
+/// offline, and does not move them back when the CPU is online again. Returns whether the thread runs on `cpu`.
+#[must_use]
+pub fn keep_to(cpu: CpuId) -> bool {
+    let is_there = || rustix::thread::sched_getcpu() == cpu.index();
+    // The call fails while the CPU is offline.
+    is_there() || (set(crate::thread::current(), &CpuSet::one(cpu)).is_ok() && is_there())
+}
+
 /// Lets thread `tid` run on all CPUs of its cpuset, now and after later changes of the cpuset. Linux remembers the CPUs
 /// of the last [`set`] (`user_cpus_ptr`, since 6.2) and applies them again whenever the cpuset changes. This call
 /// remembers all CPUs, which has the same effect as a thread whose affinity was never set.
@@ -62,6 +71,22 @@ pub fn follow_cpuset(tid: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_keeps_to_its_cpu_after_another_thread_has_moved_it() {
+        std::thread::spawn(|| {
+            let me = crate::thread::current();
+            let all = get(me).unwrap();
+            let (first, last) = (all.first().unwrap(), all.iter().last().unwrap());
+            set(me, &CpuSet::one(first)).unwrap();
+            assert!(keep_to(last));
+            assert_eq!(get(me).unwrap(), CpuSet::one(last));
+            assert!(!keep_to(CpuId::new(sched::id::CPUS_MAX - 1)));
+            assert_eq!(get(me).unwrap(), CpuSet::one(last), "nothing changed");
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn a_thread_is_moved_and_moved_back() {

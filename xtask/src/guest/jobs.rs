@@ -116,6 +116,22 @@ pub(crate) const JOBS: &[Job] = &[
         },
         judge: |_, _| Ok(()),
     },
+    Job {
+        name: "guest-hotplug",
+        title: "guest-hotplug: promises are kept or end with a reason while a CPU is offline",
+        programs: &[TACTUS, STORM],
+        is_hypervisor: false,
+        time: Time::Executed,
+        tries: 1,
+        is_in_suite: false,
+        is_random: true,
+        limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
+        words: |extent| {
+            let program = ["/bin/storm", "--tactus", "/bin/tactus", "--unplug"].map(String::from);
+            [program.as_slice(), &extent.words()].concat()
+        },
+        judge: |_, _| Ok(()),
+    },
 ];
 
 /// Mechanisms that every guest kernel supports.

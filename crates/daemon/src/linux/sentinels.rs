@@ -15,6 +15,7 @@ use sys::{Error, Result, affinity, thread};
 #[derive(Debug)]
 struct Post {
     gate: Gate,
+    cpu: CpuId,
     wanted: AtomicBool,
     dismissed: AtomicBool,
     bell: Arc<Bell>,
@@ -29,7 +30,8 @@ impl Post {
             if self.dismissed.load(Ordering::SeqCst) {
                 return;
             }
-            if self.wanted.swap(false, Ordering::SeqCst) {
+            // While the CPU is offline, the sentinel runs elsewhere, and knows nothing about the CPU.
+            if affinity::keep_to(self.cpu) && self.wanted.swap(false, Ordering::SeqCst) {
                 self.bell.ring();
             }
         }
@@ -53,7 +55,7 @@ impl Sentinels {
     pub fn start(agents: impl IntoIterator<Item = (CpuId, Arc<Bell>)>) -> Result<Sentinels> {
         let mut sentinels = Sentinels { posts: Vec::new(), threads: Vec::new() };
         for (cpu, bell) in agents {
-            let post = Post { gate: Gate::new(), wanted: false.into(), dismissed: false.into(), bell };
+            let post = Post { gate: Gate::new(), cpu, wanted: false.into(), dismissed: false.into(), bell };
             let post = Arc::new(post);
             let length = sentinels.posts.len().max(cpu.index() + 1);
             sentinels.posts.resize(length, None);

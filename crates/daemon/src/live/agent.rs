@@ -27,6 +27,15 @@ pub(super) fn enter(cpu: CpuId) -> Result<()> {
     clock::set_slack(Nanos::ns(1))
 }
 
+/// Confines the calling agent to `cpu` again if Linux has moved it, because `cpu` was offline. The call fails while `cpu`
+/// is offline. No client is on `cpu` then, and the agent may beat on any CPU.
+fn return_to(cpu: CpuId) {
+    let (me, there) = (thread::current(), CpuSet::one(cpu));
+    if affinity::get(me).is_ok_and(|found| found != there) {
+        let _ = affinity::set(me, &there);
+    }
+}
+
 /// Locks the dispatcher. A thread that adopts or restores very many threads holds the lock for a long time. A waiting
 /// agent therefore continues to beat for a limited time.
 fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, cpu: CpuId) -> MutexGuard<'s, Dispatcher<&'k Linux>> {
@@ -48,11 +57,16 @@ fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, cpu: CpuId) -> MutexGuard<'s,
 pub(super) fn serve(shared: &Shared<'_>, place: usize) -> Result<()> {
     let channel = &shared.channels[place];
     let cpu = channel.cpu;
-    let mut at = Instant::ZERO;
+    let (mut at, mut checked) = (Instant::ZERO, clock::now());
     // The agent beats before the first turn, so that a hang in this turn is detected, too.
     shared.table.beat(Beating::Agent(cpu));
     while !shared.over.load(Ordering::Acquire) {
         let signals = channel.wait(at.min(clock::now().saturating_add(BEAT)))?;
+        let now = clock::now();
+        if checked.saturating_add(BEAT) <= now {
+            checked = now;
+            return_to(cpu);
+        }
         let next = lock_dispatcher(shared, cpu).turn(cpu, signals);
         shared.table.beat(Beating::Agent(cpu));
         shared.call(&next.call);

@@ -14,6 +14,7 @@ mod judge;
 mod rehearsal;
 mod run_under_test;
 mod strike;
+mod unplug;
 mod victims;
 mod work;
 
@@ -28,6 +29,7 @@ use std::process::{Command, ExitCode, Stdio};
 use strike::Round;
 use sys::attributes::{self, Attributes};
 use sys::thread;
+use unplug::Unplugging;
 use victims::{Kind, Victims};
 
 /// Priority of the observer: above every victim that is not raised, and below the real-time threads of Tactus.
@@ -65,6 +67,9 @@ struct Storm {
     /// Program that runs a virtual machine; the victims are then virtual machines
     #[arg(long)]
     micro_vm: Option<PathBuf>,
+    /// Remove and add a CPU in each round, and neither kill nor stop a part of Tactus before
+    #[arg(long)]
+    unplug: bool,
     /// Number of rounds
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -74,6 +79,14 @@ struct Storm {
     /// Number of the first round, to skip the rounds before it
     #[arg(long, default_value_t = 1)]
     first: u32,
+}
+
+impl Storm {
+    /// Returns the options that choose the victims and the faults.
+    fn kind(&self) -> String {
+        let micro_vm = self.micro_vm.as_ref().map(|path| format!(" --micro-vm {}", path.display()));
+        micro_vm.unwrap_or_default() + if self.unplug { " --unplug" } else { "" }
+    }
 }
 
 fn main() -> ExitCode {
@@ -101,9 +114,9 @@ fn run(storm: &Storm) -> Result<ExitCode> {
     // The standard library has no random numbers other than the keys of a hash map.
     let seed = storm.seed.unwrap_or_else(|| u64::from(RandomState::new().build_hasher().finish() as u32));
     println!("seed {seed}");
-    let micro_vm = storm.micro_vm.as_ref().map(|path| format!(" --micro-vm {}", path.display())).unwrap_or_default();
+    let kind = storm.kind();
     println!(
-        "to run it again: storm --tactus {}{micro_vm} --rounds {} --first {} --seed {seed}",
+        "to run it again: storm --tactus {}{kind} --rounds {} --first {} --seed {seed}",
         storm.tactus.display(),
         storm.rounds,
         storm.first
@@ -113,7 +126,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         println!("no storm here: {error}");
         return Ok(ExitCode::from(77));
     }
-    let victims = Victims::gather(storm.micro_vm.as_deref())?;
+    let victims = Victims::gather(storm.micro_vm.as_deref(), storm.unplug)?;
     rehearsal::rehearse(&victims).context("the judge is not fit to judge")?;
     println!("{} processes; the judge sees what is done to them", victims.0.len());
     if let Some(reason) = cannot_run(storm)? {
@@ -123,11 +136,17 @@ fn run(storm: &Storm) -> Result<ExitCode> {
     let last = storm.first.saturating_add(storm.rounds);
     let mut longest = sched::Nanos::ZERO;
     for number in storm.first..last {
-        let round = Round::of(seed, number, victims.0.len());
-        let took = round.run(&storm.tactus, &victims).with_context(|| {
-            format!("round {number}: {round}; this round alone:{micro_vm} --seed {seed} --first {number} --rounds 1")
-        })?;
-        println!("round {number}: {}: {round}: as before after {took}", victims.0[round.victim].name());
+        let again = || format!("this round alone:{kind} --seed {seed} --first {number} --rounds 1");
+        let (round, victim, took) = if storm.unplug {
+            let round = Unplugging::of(seed, number, victims.0.len());
+            (round.to_string(), round.victim, round.run(&storm.tactus, &victims))
+        } else {
+            let round = Round::of(seed, number, victims.0.len());
+            (round.to_string(), round.victim, round.run(&storm.tactus, &victims))
+        };
+        let name = victims.0[victim].name();
+        let took = took.with_context(|| format!("round {number}: {name}: {round}; {}", again()))?;
+        println!("round {number}: {name}: {round}: as before after {took}");
         longest = longest.max(took);
     }
     println!("{} rounds; all was as before after {longest} at the latest", storm.rounds);

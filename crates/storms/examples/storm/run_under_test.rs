@@ -3,11 +3,13 @@
 use crate::victims::{Victim, after, within};
 use anyhow::{Context, Result, bail};
 use sched::Nanos;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use sys::attributes::{self, Attributes, Policy};
+use sys::cpus;
 use sys::process::Process;
 use sys::thread::{self, Identity, State, Thread};
 
@@ -21,6 +23,30 @@ pub(crate) struct Promise {
     pub(crate) period: Nanos,
     /// Whether the process is frozen when its slice is used up.
     pub(crate) is_hard: bool,
+    pub(crate) on: On,
+}
+
+/// The CPUs of a promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum On {
+    /// One CPU that Tactus chooses.
+    Any,
+    /// The last CPU.
+    Last,
+    /// Two CPUs.
+    Two,
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Promise { slice, period, is_hard, on } = self;
+        write!(f, "{slice} in {period}{}", if *is_hard { ", hard" } else { "" })?;
+        match on {
+            On::Any => Ok(()),
+            On::Last => f.write_str(", on the last CPU"),
+            On::Two => f.write_str(", on two CPUs"),
+        }
+    }
 }
 
 /// A `tactus run`.
@@ -41,6 +67,14 @@ impl RunUnderTest {
         command.args(["run", "--period", &promise.period.to_string(), "--slice", &promise.slice.to_string()]);
         if promise.is_hard {
             command.arg("--hard");
+        }
+        match promise.on {
+            On::Any => {}
+            On::Last => {
+                let last = cpus::online()?.iter().last().context("there is a CPU")?;
+                command.args(["--affinity", &last.index().to_string()]);
+            }
+            On::Two => drop(command.args(["--cpus", "2"])),
         }
         command.args(["--pid", &victim.pid().to_string()]);
         command.env(MARK, std::process::id().to_string());

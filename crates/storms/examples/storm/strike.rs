@@ -1,7 +1,7 @@
 //! One fault per round: the target, the type, and the checks after the fault.
 
 use crate::judge::{Change, Picture};
-use crate::run_under_test::{Promise, RunUnderTest};
+use crate::run_under_test::{On, Promise, RunUnderTest};
 use crate::victims::{Victim, Victims, after};
 use anyhow::{Context, Result, bail, ensure};
 use rand_chacha::ChaCha8Rng;
@@ -15,9 +15,9 @@ use sys::process::Process;
 /// Time within which every thread must have its original values.
 const PROMISED: Nanos = Nanos::s(1);
 /// Maximum time to wait for a daemon to start, in a guest on a busy host.
-const BEGIN: Nanos = Nanos::s(10);
+pub(crate) const BEGIN: Nanos = Nanos::s(10);
 /// Maximum time to wait, after the fault, for the other processes of the run to end. Tactus does not promise this time.
-const END: Nanos = Nanos::s(5);
+pub(crate) const END: Nanos = Nanos::s(5);
 /// Time after the restoration in which the values must not change.
 const REST: Nanos = Nanos::ms(50);
 
@@ -55,11 +55,9 @@ pub(crate) struct Round {
 impl Round {
     /// Returns round `number` of the storm with seed `seed`; `victim` is the number of victims.
     pub(crate) fn of(seed: u64, number: u32, victim: usize) -> Round {
-        let mut chance = ChaCha8Rng::seed_from_u64(seed);
-        chance.set_stream(u64::from(number));
-        let mut below = |limit: u64| chance.next_u64() % limit;
+        let mut below = below(seed, number);
         let period = [Nanos::ms(5), Nanos::ms(10), Nanos::ms(40)][below(3) as usize];
-        let promise = Promise { slice: period.scale(1 + below(5), 10), period, is_hard: below(2) == 1 };
+        let promise = Promise { slice: period.scale(1 + below(5), 10), period, is_hard: below(2) == 1, on: On::Any };
         let target = match below(5) {
             0 | 1 => Target::Daemon,
             2 => Target::Agent(below(64)),
@@ -76,15 +74,15 @@ impl Round {
         let before = victims.0.iter().map(|victim| Ok(Picture::of(victim.pid())?)).collect::<Result<Vec<Picture>>>()?;
         let chosen = &victims.0[self.victim];
         let mut run = RunUnderTest::begin(tactus, chosen, self.promise)?;
-        run.wait_until_it_keeps(None, BEGIN, || self.is_changed(victims, &before))?;
+        run.wait_until_it_keeps(None, BEGIN, || is_changed(chosen, &before[self.victim]))?;
         clock::sleep(self.instant);
         let took = match self.target {
             Target::Guardian => self.strike_guardian(&mut run, victims, &before),
             Target::Daemon => {
-                strike(&run.daemon()?, self.how).and_then(|()| self.as_before(victims, &before, || false))
+                strike(&run.daemon()?, self.how).and_then(|()| as_before(victims, &before, self.victim, || false))
             }
             Target::Agent(number) => {
-                self.strike_agent(&run, number).and_then(|()| self.as_before(victims, &before, || false))
+                self.strike_agent(&run, number).and_then(|()| as_before(victims, &before, self.victim, || false))
             }
         };
         let took = took.with_context(|| format!("tactus said:\n{}", run.said()))?;
@@ -112,50 +110,57 @@ impl Round {
         let struck = run.guardian(None).context("there is no guardian")?;
         let process = Process::open_as(struck)?;
         strike(&process, self.how)?;
-        let first = self.as_before(victims, before, || run.guardian(Some(struck)).is_some())?;
-        run.wait_until_it_keeps(Some(struck), BEGIN, || self.is_changed(victims, before))?;
+        let first = as_before(victims, before, self.victim, || run.guardian(Some(struck)).is_some())?;
+        let is_kept = || is_changed(&victims.0[self.victim], &before[self.victim]);
+        run.wait_until_it_keeps(Some(struck), BEGIN, is_kept)?;
         ensure!(process.ends_within(END), "the guardian that was struck is still there after {END}");
         clock::sleep(self.next);
         strike(&run.daemon()?, How::Kill)?;
-        Ok(first.max(self.as_before(victims, before, || false)?))
+        Ok(first.max(as_before(victims, before, self.victim, || false)?))
     }
+}
 
-    /// Waits until all values are restored, or `or` returns true, up to the promised time. Returns the elapsed time.
-    fn as_before(&self, victims: &Victims, before: &[Picture], or: impl Fn() -> bool) -> Result<Nanos> {
-        let mut last = Ok(Vec::new());
-        let took = after(PROMISED, || {
-            if or() {
-                last = Ok(Vec::new());
-                return true;
-            }
-            // Check the victim with the promise first. The values of the other victims rarely change, and a check of
-            // all victims takes long.
-            if self.is_changed(victims, before) {
-                return false;
-            }
-            last = changes(victims, before);
-            last.as_ref().is_ok_and(Vec::is_empty)
-        });
-        if let Some(took) = took {
-            return Ok(took);
+/// Returns the random numbers of round `number` of the storm with seed `seed`: a function of the exclusive upper limit.
+pub(crate) fn below(seed: u64, number: u32) -> impl FnMut(u64) -> u64 {
+    let mut chance = ChaCha8Rng::seed_from_u64(seed);
+    chance.set_stream(u64::from(number));
+    move |limit| chance.next_u64() % limit
+}
+
+/// Waits until all values are restored, or `or` returns true, up to the promised time. `chosen` is the index of the
+/// victim with the promise. Returns the elapsed time.
+pub(crate) fn as_before(victims: &Victims, before: &[Picture], chosen: usize, or: impl Fn() -> bool) -> Result<Nanos> {
+    let mut last = Ok(Vec::new());
+    let took = after(PROMISED, || {
+        if or() {
+            last = Ok(Vec::new());
+            return true;
         }
-        let left = changes(victims, before)?;
-        last?;
-        bail!("not as before after {PROMISED}; then:\n{}", lines_of(&left))
+        // Check the victim with the promise first. The values of the other victims rarely change, and a check of all
+        // victims takes long.
+        if is_changed(&victims.0[chosen], &before[chosen]) {
+            return false;
+        }
+        last = changes(victims, before);
+        last.as_ref().is_ok_and(Vec::is_empty)
+    });
+    if let Some(took) = took {
+        return Ok(took);
     }
+    let left = changes(victims, before)?;
+    last?;
+    bail!("not as before after {PROMISED}; then:\n{}", lines_of(&left))
+}
 
-    /// Returns whether a value of the victim with the promise has changed.
-    fn is_changed(&self, victims: &Victims, before: &[Picture]) -> bool {
-        let now = Picture::of(victims.0[self.victim].pid());
-        now.is_ok_and(|now| !before[self.victim].changes(&now).is_empty())
-    }
+/// Returns whether a value of the victim has changed.
+pub(crate) fn is_changed(victim: &Victim, before: &Picture) -> bool {
+    Picture::of(victim.pid()).is_ok_and(|now| !before.changes(&now).is_empty())
 }
 
 impl fmt::Display for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Round { promise: Promise { slice, period, is_hard }, target, how, instant, .. } = self;
-        let hard = if *is_hard { ", hard" } else { "" };
-        write!(f, "{slice} in {period}{hard}; {how:?} {target:?} after {instant}")
+        let Round { promise, target, how, instant, .. } = self;
+        write!(f, "{promise}; {how:?} {target:?} after {instant}")
     }
 }
 

@@ -80,11 +80,15 @@ pub(crate) struct Victims(pub(crate) Vec<Victim>);
 
 impl Victims {
     /// Starts the victims: virtual machines that are run by `micro_vm`, or one process for each workload. Returns once
-    /// each victim is set up.
-    pub(crate) fn gather(micro_vm: Option<&Path>) -> Result<Victims> {
+    /// each victim is set up. If CPUs are removed, no victim is pinned, because Linux itself changes the affinity of a
+    /// thread whose CPUs are all offline.
+    pub(crate) fn gather(micro_vm: Option<&Path>, cpus_are_removed: bool) -> Result<Victims> {
         let mut victims = match micro_vm {
             Some(program) => [1, 2, 2].map(|vcpus| begin_vm(program, vcpus)).into_iter().collect::<Result<Vec<_>>>()?,
-            None => Kind::value_variants().iter().map(|&kind| begin(kind)).collect::<Result<Vec<_>>>()?,
+            None => {
+                let kinds = Kind::value_variants().iter().filter(|&&kind| !cpus_are_removed || kind != Kind::Pinned);
+                kinds.map(|&kind| begin(kind)).collect::<Result<Vec<_>>>()?
+            }
         };
         for victim in &mut victims {
             let out = victim.child.stdout.take().context("it is piped")?;

@@ -13,20 +13,23 @@ use sys::realtime::Bandwidth;
 /// Minimum share of each CPU that is never promised. Unit: percent.
 pub const RESERVE: u64 = 10;
 
-/// The knobs of `edf` on a real host. The machine allocates promised time only, and an overrun is subtracted from the
-/// next slice. Periods follow the wake-ups of the client (docs/decisions/0012).
-pub const WORDS: [(&str, &str); 4] =
-    [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")];
+/// Name of the policy on a real host.
+pub const POLICY: &str = "gang-edf";
 
-/// Returns the knobs of `edf` on a real host, with its default reserve.
+/// The knobs of [`POLICY`] on a real host. The machine allocates promised time only, and an overrun is subtracted from
+/// the next slice. Periods follow the wake-ups of the client (docs/decisions/0012). A changed promise takes nothing from
+/// the other promises (docs/decisions/0023).
+pub const WORDS: [(&str, &str); 4] = [("enforce", "hard"), ("late", "carry"), ("rest", "renew"), ("change", "due")];
+
+/// Returns the knobs of [`POLICY`] on a real host, with its default reserve.
 ///
 /// # Panics
-/// `edf` describes another policy, which lacks these knobs.
+/// `policy` describes another policy, which lacks these knobs.
 #[must_use]
-pub fn knobs(edf: &Descriptor) -> Knobs {
-    let mut knobs = edf.defaults();
+pub fn knobs(policy: &Descriptor) -> Knobs {
+    let mut knobs = policy.defaults();
     for (knob, word) in WORDS {
-        knobs.set_word(knob, word).expect("edf has this knob");
+        knobs.set_word(knob, word).expect("the policy has this knob");
     }
     knobs
 }
@@ -47,7 +50,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the terms on `host` under `edf`. Promises may use the time that the kernel leaves to real-time threads,
+    /// Returns the terms on `host` under `policy`. Promises may use the time that the kernel leaves to real-time threads,
     /// but not the [`RESERVE`]. If `inheritance` fails, the daemon raises threads by their attributes.
     ///
     /// # Errors
@@ -57,7 +60,7 @@ impl Terms {
     /// As for [`knobs`].
     pub fn on(
         host: &HostProfile,
-        edf: &'static Descriptor,
+        policy: &'static Descriptor,
         inheritance: Result<(), Explanation>,
     ) -> Result<Terms, Explanation> {
         let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
@@ -66,11 +69,11 @@ impl Terms {
             return Err(Explanation::new("no promise is possible here: real-time threads receive no CPU time", remedy));
         }
         let reserve = RESERVE.max(100 - promisable.min(1_000_000) / 10_000);
-        let mut knobs = knobs(edf);
-        knobs.set("reserve", reserve.cast_signed()).expect("edf takes a percentage");
+        let mut knobs = knobs(policy);
+        knobs.set("reserve", reserve.cast_signed()).expect("the reserve is a percentage");
         let (throttling, fair_server) = (host.realtime.throttling, host.fair_server());
         let (promised, sets_attributes) = (100 - reserve, inheritance.err());
-        Ok(Terms { policy: edf, knobs, promised, throttling, fair_server, sets_attributes })
+        Ok(Terms { policy, knobs, promised, throttling, fair_server, sets_attributes })
     }
 
     /// Returns the parameters of a daemon that makes promises on these terms, with its table in `directory`.
@@ -89,7 +92,7 @@ impl Terms {
     #[must_use]
     pub fn predicting(&self) -> Knobs {
         let mut knobs = self.knobs.clone();
-        knobs.set_word("enforce", "soft").expect("edf has this knob");
+        knobs.set_word("enforce", "soft").expect("the policy has this knob");
         knobs
     }
 
@@ -127,7 +130,7 @@ mod tests {
     use sys::realtime::GroupRuntime;
 
     fn terms(host: &HostProfile) -> Result<Terms, Explanation> {
-        Terms::on(host, policies::find("edf").expect("it is registered"), Ok(()))
+        Terms::on(host, policies::find(POLICY).expect("it is registered"), Ok(()))
     }
 
     #[test]
@@ -157,7 +160,8 @@ mod tests {
     #[test]
     fn the_terms_say_how_clients_are_raised_and_why() {
         let host = plain();
-        let of = |inheritance| Terms::on(&host, policies::find("edf").expect("it is registered"), inheritance).unwrap();
+        let of =
+            |inheritance| Terms::on(&host, policies::find(POLICY).expect("it is registered"), inheritance).unwrap();
         let setup = |terms: &Terms| terms.setup(Directory::at("/nowhere")).by;
         let inherits = of(Ok(()));
         assert_eq!(setup(&inherits), RaiseBy::Inheritance);

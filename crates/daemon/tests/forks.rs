@@ -67,9 +67,10 @@ impl Scene {
 
     /// Returns a dispatcher, and a request for a tenth of a CPU.
     fn dispatcher(&self, by: RaiseBy) -> (Dispatcher<Caller>, PromiseRequest) {
-        let edf = policies::find("edf").expect("it is registered");
+        let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
         let table = Arc::clone(&self.table);
-        let dispatcher = Dispatcher::new(self.daemon.clone(), table, edf, &daemon::terms::knobs(edf), 2, by).unwrap();
+        let dispatcher =
+            Dispatcher::new(self.daemon.clone(), table, policy, &daemon::terms::knobs(policy), 2, by).unwrap();
         let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
         (dispatcher, PromiseRequest { name: "client".into(), reservation, cpus: 1, affinity: CpuSet::one(CPU) })
     }
@@ -172,13 +173,13 @@ fn a_thread_without_a_cpu_is_waited_for_up_to_a_limit_and_counts_as_no_failure()
 #[test]
 fn a_dismissed_client_stays_in_the_table_until_it_cannot_be_in_a_fork() {
     let scene = Scene::new();
-    let edf = policies::find("edf").expect("it is registered");
-    let mut knobs = edf.defaults();
+    let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
+    let mut knobs = policy.defaults();
     for (name, value) in daemon::terms::WORDS {
         knobs.set_word(name, value).unwrap();
     }
     let table = Arc::clone(&scene.table);
-    let mut dispatcher = Dispatcher::new(scene.daemon.clone(), table, edf, &knobs, 2, RaiseBy::Attributes).unwrap();
+    let mut dispatcher = Dispatcher::new(scene.daemon.clone(), table, policy, &knobs, 2, RaiseBy::Attributes).unwrap();
     let client = scene.begin(WAS, Workload::Hog);
     let before: Setting = scene.host.world().setting(client).unwrap();
     let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(10));

@@ -20,9 +20,9 @@ fn admit(host: &SimulatedKernel, daemon: &Caller, pid: u32) -> Result<(), Refusa
     let memory = Memory::new(Table::words(8));
     let me = Identity { tid: daemon.pid(), start_time: 0 };
     let table = Arc::new(Table::create(Box::new(daemon.map(&memory)), "boot", me));
-    let edf = policies::find("edf").expect("it is registered");
+    let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
     let cpus = host.world().cpus().len();
-    let made = Dispatcher::new(daemon.clone(), table, edf, &terms::knobs(edf), cpus, RaiseBy::Inheritance);
+    let made = Dispatcher::new(daemon.clone(), table, policy, &terms::knobs(policy), cpus, RaiseBy::Inheritance);
     let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
     let request = PromiseRequest { name: "client".into(), reservation, cpus: 1, affinity: CpuSet::ALL };
     made.unwrap().admit(&request, pid, &[daemon.pid()]).map(drop)

@@ -26,9 +26,9 @@ impl Scene {
         let memory = Memory::new(Table::words(256));
         let me = Identity { tid: daemon.pid(), start_time: 0 };
         let table = Arc::new(Table::create(Box::new(daemon.map(&memory)), "boot", me));
-        let edf = policies::find("edf").expect("it is registered");
-        let knobs = terms::knobs(edf);
-        let dispatcher = Dispatcher::new(daemon.clone(), table, edf, &knobs, cpus, RaiseBy::Inheritance).unwrap();
+        let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
+        let knobs = terms::knobs(policy);
+        let dispatcher = Dispatcher::new(daemon.clone(), table, policy, &knobs, cpus, RaiseBy::Inheritance).unwrap();
         Scene { host, daemon, dispatcher }
     }
 

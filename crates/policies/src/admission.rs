@@ -134,6 +134,12 @@ impl Admission {
         self.enter(on.map_or(0, CpuId::index), promised);
     }
 
+    /// Returns the utilisation that is not admitted on `on`, in units of [`ONE`], rounded down.
+    pub(crate) fn spare(&self, on: Option<CpuId>) -> u64 {
+        let Promised { units, count } = self.books[on.map_or(0, CpuId::index)];
+        self.most().saturating_sub(units).saturating_sub(count)
+    }
+
     fn most(&self) -> u64 {
         let cpus = if self.partitioned { 1 } else { self.cpus };
         cpus * ONE / 100 * self.percent + cpus * (ONE % 100) * self.percent / 100

@@ -28,6 +28,12 @@
 //! entity with the lower index runs first, which is usually the entity attached first. An entity in no gang is
 //! scheduled as in partitioned `edf`.
 //!
+//! **Changes.** The members of a gang change together: each member moves to a new gang, whose first member sets the
+//! slice, the period and the phase. With `change = due`, the first period of a changed entity begins at the first
+//! multiple of its period at which the used part of its old slice is due at a constant rate. No slice of another entity
+//! is then late. With `rest = renew`, the periods of an entity in no gang follow its wake-ups, as in `edf`. The periods
+//! of a gang stay in phase.
+//!
 //! Source: ours, from VSched (Lin and Dinda, SC'05) §3, with a common start for the members of a gang; compare Kato and
 //! Ishikawa, RTSS 2009 (global Gang EDF).
 
@@ -55,15 +61,19 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         edf::GRAIN,
         edf::RESERVE,
         edf::QUANTUM,
+        edf::REST,
+        edf::CHANGE,
     ],
     build,
 };
 
 /// Returns the maximum part of a slice that can be missing. Without changes, and with a `grain` of zero, every slice is
 /// delivered in every period, to the nanosecond. A newly attached or changed entity receives its slice at once, and the
-/// slice of another entity may then be late. So there is no bound if entities change.
+/// slice of another entity may then be late. So there is no bound if entities change. If periods begin at wake-ups, an
+/// observer cannot determine which periods were guaranteed.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
-    (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
+    let keeps_periods = load.knobs.word("rest") == "keep" || !load.has_sleepers;
+    (!load.has_changes && keeps_periods && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
 }
 
 fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {

@@ -32,7 +32,7 @@ fn minutes(text: &str) -> Result<f64, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let find = |name| policies::find(name).expect("it is registered");
-    let policies = Policies { linux: find("linux"), edf: find("edf") };
+    let policies = Policies { linux: find("linux"), daemon: find(daemon::terms::POLICY) };
     if let Some(seed) = arguments.seed {
         let options = Options::draw(seed);
         println!("{options}");

@@ -76,7 +76,7 @@ mod tests {
     /// Runs a storm without a fault for `length`.
     fn session(length: Nanos) -> Session {
         let find = |name| policies::find(name).expect("it is registered");
-        let policies = Policies { linux: find("linux"), edf: find("edf") };
+        let policies = Policies { linux: find("linux"), daemon: find(daemon::terms::POLICY) };
         let drawn = Options::draw(3);
         let options = Options { cpus: 1, clients: 3, others: false, refusals: false, plan: None, ..drawn };
         let (mut session, _) = set_up(&options, &policies, false);

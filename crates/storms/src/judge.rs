@@ -1,9 +1,10 @@
 //! [`Judge`]: checks that promises are kept while no process fails, and that all threads are restored after a fault.
 
+use crate::changes::Served;
 use crate::finding::Finding;
 use crate::neighbours::{Ledger, is_requested};
 use crate::options::Options;
-use crate::session::{Doubt, Served, Session};
+use crate::session::{Doubt, Session};
 use sched::{EntityId, Instant, Limit, Nanos, Reservation};
 use simhost::{Difference, World};
 use std::collections::BTreeMap;
@@ -40,7 +41,8 @@ struct Sample {
 
 pub(super) struct Judge {
     ledger: Ledger,
-    samples: BTreeMap<EntityId, Vec<Sample>>,
+    /// Samples of each client since its last change.
+    samples: BTreeMap<(EntityId, u64), Vec<Sample>>,
     /// Number of evaluated periods.
     pub(super) periods: u64,
     delivers: bool,
@@ -66,7 +68,7 @@ impl Judge {
         let machine = session.daemon.dispatcher.machine();
         for served in session.daemon.served.iter().filter(|served| machine.is_attached(served.entity)) {
             let Some(deadline) = machine.promise(served.entity).map(|promise| promise.deadline) else { continue };
-            let samples = self.samples.entry(served.entity).or_default();
+            let samples = self.samples.entry((served.entity, served.changes)).or_default();
             if samples.last().is_some_and(|last| last.deadline == deadline) {
                 continue;
             }

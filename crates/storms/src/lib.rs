@@ -5,6 +5,7 @@
 //! a client that is runnable throughout a period receives its slice by the end of the period
 //! no client receives more than its slice at real-time priority, or, with a hard limit, more than its slice in total
 //! after each turn, the dispatcher agrees with its machine on the state and the level of every client
+//! 1 ms after a change of a promise, the agent of its CPU has taken a turn; the change takes nothing from other clients
 //! 200 ms after a change of the affinity of a served thread, the thread is served within it, or has left the promise
 //! 1 s after a fault, every living thread has the policy, priority, nice, affinity and stop state as without Tactus,
 //! and is in the same freezer group; no group of Tactus is left
@@ -15,6 +16,7 @@
 //! client.
 
 mod agreement;
+mod changes;
 mod finding;
 mod judge;
 mod neighbours;
@@ -26,6 +28,7 @@ pub use finding::Finding;
 pub use options::{Options, Plan, Target};
 pub use policies::Policies;
 
+use changes::Wishes;
 use daemon::dispatch::PromiseRequest;
 use judge::Judge;
 use neighbours::{GROUP, Ledger, NUMBERS, Neighbours};
@@ -62,6 +65,10 @@ pub struct Stats {
     pub changes: u64,
     /// Number of threads that have left promises because of such a change.
     pub departures: u64,
+    /// Number of changed promises.
+    pub adjusts: u64,
+    /// Number of refused changes of promises.
+    pub refused_adjusts: u64,
 }
 
 impl Stats {
@@ -80,22 +87,17 @@ impl Stats {
             unsure: self.unsure + other.unsure,
             changes: self.changes + other.changes,
             departures: self.departures + other.departures,
+            adjusts: self.adjusts + other.adjusts,
+            refused_adjusts: self.refused_adjusts + other.refused_adjusts,
         }
     }
 }
 
-/// Draws the request of a client, small enough that CPU time is left on each CPU.
+/// Draws the request of a client.
 fn request(dice: &mut Dice, options: &Options, tag: usize) -> PromiseRequest {
-    let period = match dice.below(3) {
-        0 => dice.between(Nanos::ms(1), Nanos::ms(5)),
-        1 => dice.between(Nanos::ms(5), Nanos::ms(30)),
-        _ => dice.between(Nanos::ms(30), Nanos::ms(100)),
-    };
-    let each = 800_000 * options.cpus as u64 / options.clients as u64;
-    let most = period.scale(each.min(500_000), 1_000_000);
-    let slice = dice.between(Nanos::us(50), most.max(Nanos::us(60)));
+    let reservation = Wishes::of(options).draw(dice);
     let limit = if dice.one_in(3) { Limit::Hard } else { Limit::Soft };
-    let reservation = Reservation { limit, ..Reservation::new(slice, period) };
+    let reservation = Reservation { limit, ..reservation };
     PromiseRequest { name: format!("client-{tag}"), reservation, cpus: 1, affinity: CpuSet::ALL }
 }
 
@@ -168,6 +170,8 @@ pub fn run(options: &Options, policies: &Policies, record: bool) -> Result<Stats
         unsure: session.doubt.unsure.len() as u64,
         changes: session.daemon.changes,
         departures: session.daemon.departures,
+        adjusts: session.daemon.adjusts.as_ref().map_or(0, |changes| changes.count),
+        refused_adjusts: session.daemon.adjusts.as_ref().map_or(0, |changes| changes.refused),
     })
 }
 

@@ -57,6 +57,8 @@ pub struct Options {
     pub cpusets: bool,
     /// Mean number of beginnings of a loan per beginning that fails at first; 0: none fails.
     pub busy_in: u64,
+    /// Whether promises change.
+    pub adjusts: bool,
 }
 
 impl Options {
@@ -87,6 +89,7 @@ impl Options {
             by: if dice.one_in(3) { RaiseBy::Attributes } else { RaiseBy::Inheritance },
             busy_in: dice.choose(&[0, 0, 3]).unwrap_or(0),
             cpusets: dice.one_in(4),
+            adjusts: half(&mut dice),
         }
     }
 }
@@ -108,6 +111,7 @@ impl fmt::Display for Options {
             by,
             cpusets,
             busy_in,
+            adjusts,
         } = self;
         write!(f, "seed {seed}: {cpus} CPUs, {clients} clients raised by {by:?}, {length}")?;
         let flags = [
@@ -116,6 +120,7 @@ impl fmt::Display for Options {
             (others, "others"),
             (refusals, "refusals"),
             (cpusets, "cpusets"),
+            (adjusts, "changes of promises"),
         ];
         for (_, word) in flags.iter().filter(|(flag, _)| **flag) {
             write!(f, ", {word}")?;

@@ -2,11 +2,11 @@
 
 use sched::Descriptor;
 
-/// The policies of the host and of the daemon: `linux` and `edf`.
+/// The policies of the host and of the daemon: `linux` and [`daemon::terms::POLICY`].
 #[derive(Clone, Copy, Debug)]
 pub struct Policies {
     /// Policy of the host.
     pub linux: &'static Descriptor,
     /// Policy of the daemon.
-    pub edf: &'static Descriptor,
+    pub daemon: &'static Descriptor,
 }

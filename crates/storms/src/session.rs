@@ -2,6 +2,7 @@
 //! real thread in `live`.
 
 use crate::agreement::{changed_attributes, wrong_level, wrong_state};
+use crate::changes::{Changes, Served};
 use crate::finding::Finding;
 use crate::options::{Options, Target};
 use crate::policies::Policies;
@@ -48,14 +49,6 @@ const DOUBT_LEAST: Nanos = Nanos::ms(200);
 const LEAVING: Nanos = Nanos::ms(30);
 const LEAVING_IN: u64 = 10;
 
-/// An admitted client.
-#[derive(Clone, Debug)]
-pub(super) struct Served {
-    pub(super) entity: EntityId,
-    pub(super) tag: usize,
-    pub(super) request: PromiseRequest,
-}
-
 pub(super) struct Daemon {
     pub(super) caller: Caller,
     pub(super) dispatcher: Dispatcher<Caller>,
@@ -83,6 +76,8 @@ pub(super) struct Daemon {
     pub(super) changes: u64,
     /// Number of threads that have left promises that continue for other threads.
     pub(super) departures: u64,
+    /// Changes of promises; `None` in storms without changes.
+    pub(super) adjusts: Option<Changes>,
     dice: Dice,
 }
 
@@ -133,10 +128,9 @@ impl Session {
         let memory = Memory::new(Table::words(ROWS));
         let me = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
         let table = Arc::new(Table::create(Box::new(caller.map(&memory)), "boot", me));
-        let edf = policies.edf;
-        let dispatcher =
-            Dispatcher::new(caller.clone(), Arc::clone(&table), edf, &terms::knobs(edf), options.cpus, options.by);
-        let dispatcher = dispatcher.expect("edf works everywhere");
+        let (policy, knobs) = (policies.daemon, terms::knobs(policies.daemon));
+        let dispatcher = Dispatcher::new(caller.clone(), Arc::clone(&table), policy, &knobs, options.cpus, options.by);
+        let dispatcher = dispatcher.expect("the policy works everywhere");
         let agents: Vec<u32> = (0..options.cpus).map(|cpu| caller.serve(CpuId::new(cpu))).collect();
         let everywhere = host.world().cpus();
         let keeper = caller.employ(Attributes::raised(priority::SENTINEL), everywhere);
@@ -163,6 +157,7 @@ impl Session {
             astray: BTreeMap::new(),
             changes: 0,
             departures: 0,
+            adjusts: options.adjusts.then(|| Changes::new(options)),
             dice: Dice::new(options.seed),
         };
         daemon.table.set_watched(daemon.agents.len());
@@ -248,7 +243,8 @@ impl Session {
             return Err(Finding::new(&self.host, format!("thread {tid} has waited for a loan for over {LOAN_MOST}")));
         }
         let level = || cpu.and_then(|cpu| wrong_level(dispatcher, machine, &clients, cpu));
-        let wrong = wrong_state(dispatcher, machine, &clients).or_else(level);
+        let late = || daemon.adjusts.as_ref().and_then(|changes| changes.late_turn(&self.host.world()));
+        let wrong = wrong_state(dispatcher, machine, &clients).or_else(level).or_else(late);
         match wrong.or_else(|| self.daemon.not_followed_for_long(&self.host)) {
             Some(what) => Err(Finding::new(&self.host, what)),
             None => Ok(()),
@@ -274,6 +270,7 @@ impl Session {
             let now = daemon.caller.now();
             let cpu = CpuId::new(place);
             let next = daemon.dispatcher.turn(cpu, Signals { quiet });
+            daemon.adjusts.iter_mut().for_each(|changes| changes.note_turn(cpu));
             // The dismissal of a client may change the state of the other clients after their levels are set. In that
             // case, the agent is woken again, and the levels are checked after that turn.
             self.levels_of = Some(cpu).filter(|_| daemon.is_guarded() && !next.call.contains(cpu));
@@ -542,7 +539,7 @@ impl Daemon {
             match self.promise(&request, pid) {
                 Ok((entities, call)) => {
                     self.shortest = self.shortest.min(request.reservation.period);
-                    self.served.extend(entities.first().map(|&entity| Served { entity, tag, request }));
+                    self.served.extend(entities.first().map(|&entity| Served { entity, tag, request, changes: 0 }));
                     self.call(host, &call);
                     self.provide_loans(host);
                     host.world_mut().ring(self.keeper);
@@ -553,6 +550,10 @@ impl Daemon {
         let mut pause = Nanos::ms(3);
         if self.requests.is_empty() {
             pause = LEAVING;
+            if let Some(changes) = &mut self.adjusts {
+                let call = changes.step(&mut self.dispatcher, &mut self.served, host);
+                self.call(host, &call);
+            }
             let served: Vec<EntityId> = self.served.iter().map(|served| served.entity).collect();
             if self.dice.one_in(LEAVING_IN)
                 && let Some(entity) = self.dice.choose(&served)

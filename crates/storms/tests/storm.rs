@@ -8,7 +8,7 @@ use storms::{Options, Plan, Policies, Stats, Target, run};
 
 fn policies() -> Policies {
     let find = |name| policies::find(name).expect("it is registered");
-    Policies { linux: find("linux"), edf: find("edf") }
+    Policies { linux: find("linux"), daemon: find(daemon::terms::POLICY) }
 }
 
 /// Runs a storm. On failure, prints its options with the replay line.
@@ -65,6 +65,7 @@ fn small(plan: Option<Plan>, by: RaiseBy) -> Options {
         by,
         cpusets: false,
         busy_in: 0,
+        adjusts: false,
     }
 }
 

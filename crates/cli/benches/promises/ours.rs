@@ -17,7 +17,7 @@ use sys::{clock, thread};
 use trace::Event;
 
 fn setup() -> Result<Setup, String> {
-    let policy = policies::ALL.iter().find(|policy| policy.name == "edf").expect("there is edf");
+    let policy = policies::ALL.iter().find(|policy| policy.name == terms::POLICY).expect("it is registered");
     let directory = Directory::usual().map_err(|reason| reason.to_string())?;
     Ok(Setup {
         directory,

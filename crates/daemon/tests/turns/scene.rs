@@ -32,9 +32,9 @@ impl Scene {
         let daemon = host.begin("daemon", ROOT);
         let me = daemon.identity(&daemon.open(daemon.pid()).unwrap());
         let table = Table::create(Box::new(daemon.map(&Memory::new(Table::words(16)))), "boot", me);
-        let edf = policies::find("edf").expect("it is registered");
-        let knobs = daemon::terms::knobs(edf);
-        let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), edf, &knobs, 1, by).unwrap();
+        let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
+        let knobs = daemon::terms::knobs(policy);
+        let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), policy, &knobs, 1, by).unwrap();
         let agent = daemon.serve(CPU);
         Scene { host, daemon, dispatcher, agent }
     }

@@ -57,6 +57,8 @@ pub(super) struct Account {
     pub(super) balance: i64,
     pub(super) state: BudgetState,
     pub(super) hard: bool,
+    /// Whether a period of the reservation has begun.
+    pub(super) has_begun: bool,
     /// Whether the entity is attached.
     pub(super) open: bool,
     /// Whether the affinity of the entity excludes some CPU.
@@ -83,6 +85,7 @@ impl Account {
             balance: 0,
             state: BudgetState::Background,
             hard: false,
+            has_begun: false,
             open: true,
             restricted: false,
             slept: true,
@@ -117,13 +120,39 @@ impl Account {
         }
     }
 
+    /// Moves the beginning of the first period to `due`, or later. The periods of a reservation with a start stay at
+    /// multiples of the period after the start.
+    pub(super) fn postpone(&mut self, due: Instant, now: Instant) {
+        let starts = if self.has_begun { now } else { self.deadline };
+        if due <= starts {
+            return;
+        }
+        let grain = if self.fixed { self.period } else { Nanos::ns(1) };
+        let after = grain.saturating_mul(due.since(starts).as_ns().div_ceil(grain.as_ns()));
+        (self.deadline, self.balance, self.has_begun) = (starts.saturating_add(after), 0, false);
+        self.deplete();
+    }
+
+    /// Returns the instant at which the used part of the slice is due at a constant rate; `None` before the first
+    /// period.
+    pub(super) fn used_until(&self) -> Option<Instant> {
+        if !self.is_reserved() || !self.has_begun {
+            return None;
+        }
+        let slice = i64::try_from(self.slice.as_ns()).unwrap_or(i64::MAX);
+        let used = u128::from(slice.saturating_sub(self.balance).max(0).unsigned_abs());
+        let due = (used * u128::from(self.period.as_ns())).div_ceil(u128::from(self.slice.as_ns().max(1)));
+        let begun = self.deadline.since(Instant::ZERO).saturating_sub(self.period);
+        Some((Instant::ZERO + begun).saturating_add(Nanos::ns(u64::try_from(due).unwrap_or(u64::MAX))))
+    }
+
     pub(super) fn is_reserved(&self) -> bool {
         !self.period.is_zero()
     }
 
     /// Returns the first instant, at or after `now`, at which a period begins.
     pub(super) fn period_from(&self, now: Instant) -> Instant {
-        if self.deadline.saturating_since(now) == self.period || self.deadline == now {
+        if self.has_begun && self.deadline.saturating_since(now) == self.period || self.deadline == now {
             return now;
         }
         let passed = now.saturating_since(self.deadline).as_ns().div_ceil(self.period.as_ns());
@@ -145,7 +174,7 @@ impl Account {
             Late::Carry => self.balance,
         };
         self.balance = self.slice.as_ns().cast_signed().saturating_add(owed);
-        self.slept = false;
+        (self.slept, self.has_begun) = (false, true);
         self.state = if self.balance > 0 { BudgetState::Reserved } else { self.depleted() };
     }
 
@@ -154,7 +183,8 @@ impl Account {
     /// `now` continues or begins instead. Within a period, the rule of `rest` applies.
     pub(super) fn wake(&mut self, late: Late, rest: Rest, now: Instant) {
         self.slept = true;
-        if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {
+        let is_over = self.has_begun && self.blocked.saturating_add(self.period) <= self.deadline;
+        if !self.fixed && (now >= self.deadline || is_over) {
             self.deadline = now;
         }
         if now >= self.deadline {

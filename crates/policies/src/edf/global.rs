@@ -255,9 +255,9 @@ impl Policy for Global {
         Ok(())
     }
 
-    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.note_restricted(e, false);
-        self.edf.detach(e);
+        self.edf.detach(e, cx);
     }
 
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {

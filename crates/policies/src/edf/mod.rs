@@ -19,8 +19,13 @@
 //!
 //! The reduction gives a guarantee on one CPU with Σ slice/period ≤ 1. No slice of an entity that is runnable
 //! throughout its period is late, regardless of when the other entities sleep and wake. The policy admits at most this
-//! sum, less a reserve. A new or changed entity receives its slice at once. During its first period, the slices of
-//! other entities may be late.
+//! sum, less a reserve.
+//!
+//! A new or changed entity receives its slice at once. During its first period, the slices of other entities may be
+//! late: an entity that has just used its slice receives another slice, and an entity that grows uses time that an
+//! entity that shrinks has used already. With `change = due`, no slice is late. The used part of a slice counts as
+//! delivered at a constant rate. The old utilisation of the entity is free, and its new periods begin, when this part
+//! is due. The first period of another new or changed entity is postponed until its own utilisation is free.
 //!
 //! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned to the first CPU on
 //! which it fits. `placement = global` runs the entities with the earliest deadlines of the whole machine, with one
@@ -41,6 +46,7 @@
 //! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
 
 mod account;
+mod change;
 mod global;
 mod partitioned;
 mod state;
@@ -73,6 +79,19 @@ pub(crate) const QUANTUM: Knob =
     Knob::time("quantum", Nanos::ms(10), (Nanos::us(10), Nanos::s(1)), "the time slice in unreserved time")
         .from("ours: VSched leaves that time to the host's own scheduler");
 
+pub(crate) const REST: Knob = Knob::choice(
+    "rest",
+    &["keep", "renew"],
+    "at a wake-up within a period, the period continues (keep), or a new period begins if the remaining slice exceeds the share of the rest of the period (renew; not if the reservation names a start)",
+)
+.from("ours (keep); CBS, Abeni and Buttazzo 1998 (renew)");
+pub(crate) const CHANGE: Knob = Knob::choice(
+    "change",
+    &["now", "due"],
+    "the first period of a changed reservation begins at once (now), or when the used part of the slice is due at a constant rate (due)",
+)
+.from("VSched §3.3: an immediate decision on the new task set (now); GRUB, Lipari and Baruah 2000 (due)");
+
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "edf",
@@ -88,17 +107,20 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     knobs: &[
         Knob::choice("enforce", &["soft", "hard", "none"], "the effect of the end of a slice")
             .from("VSched §3.2 (soft, hard); none: jobs run to completion"),
-        Knob::choice("placement", &["global", "partitioned"], "one queue for all CPUs, or each entity assigned to a CPU")
-            .from("VSched has one CPU, so it is partitioned"),
-        LATE,
-        Knob::choice("charge", &["cpu", "wall"], "a slice is charged by CPU time, or by the time since the pick of the entity")
-            .from("VSched §3.2 (wall): its core cannot detect a block"),
         Knob::choice(
-            "rest",
-            &["keep", "renew"],
-            "at a wake-up within a period, the period continues (keep), or a new period begins if the remaining slice exceeds the share of the rest of the period (renew; not if the reservation names a start)",
+            "placement",
+            &["global", "partitioned"],
+            "one queue for all CPUs, or each entity assigned to a CPU",
         )
-        .from("ours (keep); CBS, Abeni and Buttazzo 1998 (renew)"),
+        .from("VSched has one CPU, so it is partitioned"),
+        LATE,
+        Knob::choice(
+            "charge",
+            &["cpu", "wall"],
+            "a slice is charged by CPU time, or by the time since the pick of the entity",
+        )
+        .from("VSched §3.2 (wall): its core cannot detect a block"),
+        REST,
         GRAIN,
         Knob::time(
             "decision",
@@ -109,6 +131,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         .from("VSched §4.3: more than 1.25 % of a period of 16 ms on a Pentium 4 of 2 GHz, so 200 us there"),
         RESERVE,
         QUANTUM,
+        CHANGE,
     ],
     build,
 };
@@ -145,7 +168,7 @@ fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
 
 fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let partitioned = knobs.word("placement") == "partitioned";
-    let edf = Edf::new(host, knobs, partitioned).resting(knobs);
+    let edf = Edf::new(host, knobs, partitioned);
     match (knobs.word("charge"), partitioned || host.cpus == 1, edf.enforce) {
         ("wall", _, Enforce::None) => Err(Refused::Unsupported {
             reason: "edf: charge = wall ends slices by the clock, enforce = none never ends them",
@@ -154,6 +177,10 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         ("wall", false, _) => Err(Refused::Unsupported {
             reason: "edf: charge = wall follows one chosen entity per CPU",
             remedy: "use placement = partitioned as well",
+        }),
+        ("wall", _, _) if knobs.word("change") == "due" => Err(Refused::Unsupported {
+            reason: "edf: change = due needs the used part of each slice, and charge = wall also charges unused time",
+            remedy: "use charge = cpu as well",
         }),
         ("wall", true, _) => {
             let decision = knobs.time("decision");

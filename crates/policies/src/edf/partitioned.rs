@@ -48,8 +48,8 @@ impl Policy for Partitioned {
         self.0.attach(e, cx)
     }
 
-    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
-        self.0.detach(e);
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.0.detach(e, cx);
     }
 
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {

@@ -1,6 +1,7 @@
 //! [`Edf`]: the accounts, admission control and queues of all entities, shared by the placements.
 
 use super::account::{Account, BudgetState, Enforce, Late, Rest};
+use super::change::{Change, Claims};
 use crate::admission::Admission;
 use sched::queue::{Heaps, Lists};
 use sched::{
@@ -25,6 +26,7 @@ pub(crate) struct Edf {
     pub(super) enforce: Enforce,
     pub(super) late: Late,
     pub(super) rest: Rest,
+    change: Change,
     pub(super) grain: Nanos,
     pub(super) quantum: Nanos,
     pub(super) partitioned: bool,
@@ -34,6 +36,7 @@ pub(crate) struct Edf {
     pub(super) accounts: Vec<Account>,
     pub(super) members: usize,
     pub(super) admission: Admission,
+    claims: Claims,
     /// Waiting entities with a remaining slice: one queue per CPU if placement is partitioned, else one queue.
     pub(super) ready: Heaps<Instant>,
     /// Entities that wait for unreserved time: one list per CPU for the entities assigned to the CPU, and a last list
@@ -57,7 +60,8 @@ impl Edf {
         Edf {
             enforce,
             late,
-            rest: Rest::Keep,
+            rest: if knobs.word("rest") == "renew" { Rest::Renew } else { Rest::Keep },
+            change: if knobs.word("change") == "due" && enforce != Enforce::None { Change::Due } else { Change::Now },
             grain: knobs.time("grain"),
             quantum: knobs.time("quantum"),
             partitioned,
@@ -65,18 +69,13 @@ impl Edf {
             accounts: Vec::new(),
             members: 0,
             admission: Admission::new(host.cpus, reserve, partitioned),
+            claims: Claims::default(),
             ready: Heaps::new(if partitioned { host.cpus } else { 1 }),
             background: Lists::new(host.cpus + 1),
             arrivals: 0,
             arrived: Vec::new(),
             cpus: host.cpus,
         }
-    }
-
-    /// Applies the knob `rest`.
-    pub(super) fn resting(mut self, knobs: &Knobs) -> Edf {
-        self.rest = if knobs.word("rest") == "renew" { Rest::Renew } else { Rest::Keep };
-        self
     }
 
     pub(super) fn account(&self, e: EntityId) -> &Account {
@@ -93,6 +92,7 @@ impl Edf {
         let terms = self.terms(e, cx)?;
         let mut account = Account::open(terms.asked.as_ref(), self.enforce, cx.now());
         self.promise(e, &mut account, None, &terms, cx)?;
+        self.postpone(e, &mut account, cx.now());
         if self.accounts.len() <= e.index() {
             self.accounts.resize(e.index() + 1, account);
             self.arrived.resize(e.index() + 1, 0);
@@ -192,22 +192,49 @@ impl Edf {
         }
     }
 
-    pub(super) fn detach(&mut self, e: EntityId) {
+    /// Records the part of its slice that `e` has used in advance of a constant rate, before its reservation changes.
+    fn claim(&mut self, e: EntityId, account: &Account, now: Instant) {
+        if self.change == Change::Due
+            && let Some(until) = account.used_until()
+        {
+            self.claims.add(e, account.cpu, account.utilisation.units_up(), until, now);
+        }
+    }
+
+    /// Postpones the first period of `account`, which was just admitted, until its utilisation is free.
+    fn postpone(&self, e: EntityId, account: &mut Account, now: Instant) {
+        if self.change == Change::Now || !account.is_reserved() {
+            return;
+        }
+        let on = account.cpu;
+        let admitted = |other: EntityId| {
+            let other = self.account(other);
+            if other.is_reserved() && other.cpu == on { other.utilisation.units() } else { 0 }
+        };
+        account.postpone(self.claims.earliest(e, on, self.admission.spare(on), now, admitted), now);
+    }
+
+    pub(super) fn detach(&mut self, e: EntityId, cx: &Cx<'_>) {
         let account = *self.account(e);
         self.withdraw(&account);
+        self.claim(e, &account, cx.now());
+        self.claims.detach(e);
         self.account_mut(e).open = false;
         self.members -= 1;
     }
 
     /// Replaces the reservation of `e`. If `e` waits, the caller then enqueues `e` again. The first period begins now,
-    /// or at the `start` of the reservation if that is later. If the reservation did not change, the period continues.
-    /// A refused reservation changes nothing.
+    /// at the `start` of the reservation, or when the knob `change` permits, whichever is latest. If the reservation
+    /// did not change, the period continues; with `change = due`, only if `e` stays on its CPU as well. A refused
+    /// reservation changes nothing.
     pub(super) fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        let before = *self.account(e);
-        let terms = self.terms(e, cx)?;
-        let moved = self.gangs && old.group != cx.params(e).group;
-        let same = old.reservation == cx.params(e).reservation && !moved;
-        let mut account = if same { before } else { Account::open(terms.asked.as_ref(), self.enforce, cx.now()) };
+        let (before, now) = (*self.account(e), cx.now());
+        let mut terms = self.terms(e, cx)?;
+        let is_gang = |group| self.gangs && cx.group_params(group).gang;
+        let group = cx.params(e).group;
+        let has_moved = old.group != group && (is_gang(old.group) || is_gang(group));
+        let is_same = old.reservation == cx.params(e).reservation && !has_moved;
+        let mut account = if is_same { before } else { Account::open(terms.asked.as_ref(), self.enforce, now) };
         self.withdraw(&before);
         let answer = self.promise(e, &mut account, before.cpu, &terms, cx);
         if answer.is_err() {
@@ -216,6 +243,20 @@ impl Edf {
                 self.admission.restore(before.utilisation, before.cpu);
             }
             return answer;
+        }
+        let is_moved = self.change == Change::Due && account.cpu != before.cpu;
+        if is_same
+            && is_moved
+            && let Some(asked) = terms.asked.as_mut()
+        {
+            // On another CPU, the remaining slice could take time from others.
+            asked.start = asked.start.map(|_| before.period_from(now));
+            account = Account { cpu: account.cpu, ..Account::open(Some(asked), self.enforce, now) };
+        }
+        if !is_same || is_moved {
+            self.claim(e, &before, now);
+            self.accounts[e.index()] = account;
+            self.postpone(e, &mut account, now);
         }
         account.restricted = before.restricted;
         self.accounts[e.index()] = account;
@@ -353,7 +394,11 @@ impl Edf {
         match (why, none) {
             (StopReason::Yielded, true) => account.deadline = account.deadline.saturating_add(account.period),
             (_, true) => {}
-            (StopReason::Yielded, false) => account.deplete(),
+            (StopReason::Yielded, false) => {
+                // The rest of the slice is given up, not undelivered.
+                account.slept = true;
+                account.deplete();
+            }
             (_, false) if account.balance <= 0 => account.deplete(),
             (_, false) => {}
         }

@@ -1,5 +1,7 @@
 //! Tests of a worked example of VSched §3, and of the knobs.
 
+mod changes;
+
 use super::POLICY;
 use crate::fixture::{self, at_ms as at, host_with, reserving};
 use sched::{Action, CpuId, EntityId, Instant, Knobs, Limit, Nanos, Params, Refused, Topology};

@@ -144,7 +144,7 @@ impl Policy for Wall {
 
     fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.remove_candidate(e, cx);
-        self.edf.detach(e);
+        self.edf.detach(e, cx);
     }
 
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {

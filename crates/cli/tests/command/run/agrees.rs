@@ -39,8 +39,8 @@ start = "100ms"
 affinity = "AFFINITY"
 workload = "hog"
 "#;
-/// The knobs with which a simulated `edf` behaves like the `edf` of the daemon.
-const KNOBS: [&str; 4] = ["enforce=hard", "placement=partitioned", "late=carry", "rest=renew"];
+/// The knobs with which a simulated `gang-edf` behaves like the `gang-edf` of the daemon.
+const KNOBS: [&str; 4] = ["enforce=hard", "late=carry", "rest=renew", "change=due"];
 /// Length of a window, in which the orders of the first dispatches are compared.
 const WINDOW: Nanos = Nanos::ms(20);
 /// Start of the first window, and number of windows.
@@ -93,7 +93,7 @@ fn simulator_and_host_agree_on_order_and_delivered_time() {
     let scenario =
         SCENARIO.replace("AFFINITY", &cpu.to_string()).replace("cpus = 2", &format!("cpus = {}", cpu.index() + 1));
     place.file("three.toml", scenario);
-    let mut simulate = vec!["sim", "three.toml", "--policy", "edf", "--trace", "simulated.txt"];
+    let mut simulate = vec!["sim", "three.toml", "--policy", "gang-edf", "--trace", "simulated.txt"];
     KNOBS.iter().for_each(|knob| simulate.extend(["--knob", knob]));
     let simulated = place.run(&simulate);
     assert_eq!(simulated.code, Some(0), "{}", simulated.stderr);

@@ -51,6 +51,13 @@ pub(crate) struct Change {
     is_new: bool,
 }
 
+impl Change {
+    /// Returns whether the thread only still is in a freezer group of Tactus. Such a thread is not frozen.
+    pub(crate) fn is_membership(&self) -> bool {
+        self.found == Some(Looks { is_enclosed: true, ..self.right }) && !self.right.is_enclosed
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "thread {}", self.thread.tid)?;
@@ -182,6 +189,14 @@ mod tests {
         let changes = before.changes(&picture(&[(2, looks(7))]));
         assert_eq!(changes.len(), 1);
         assert!(changes[0].to_string().starts_with("thread 1 is gone"));
+    }
+
+    #[test]
+    fn a_thread_in_a_group_of_tactus_differs_in_its_membership_only_if_all_else_is_as_before() {
+        let (before, enclosed) = (picture(&[(1, looks(5))]), Looks { is_enclosed: true, ..looks(5) });
+        let is_membership = |found| before.changes(&picture(&[(1, found)]))[0].is_membership();
+        assert!(is_membership(enclosed));
+        assert!(!is_membership(Looks { is_stopped: true, ..enclosed }) && !is_membership(looks(6)));
     }
 
     #[test]

@@ -133,6 +133,12 @@ pub trait Kernel {
     /// The thread has ended.
     fn attributes(&self, thread: &Self::Thread) -> Result<Attributes>;
 
+    /// Returns the nice value of the thread. A real-time thread has one, too.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    fn nice(&self, thread: &Self::Thread) -> Result<i32>;
+
     /// Sets the scheduling attributes of the thread.
     ///
     /// # Errors
@@ -362,6 +368,10 @@ impl<K: Kernel> Kernel for &K {
 
     fn attributes(&self, thread: &Self::Thread) -> Result<Attributes> {
         (**self).attributes(thread)
+    }
+
+    fn nice(&self, thread: &Self::Thread) -> Result<i32> {
+        (**self).nice(thread)
     }
 
     fn schedule(&self, thread: &Self::Thread, wanted: Attributes) -> Result<()> {

@@ -262,6 +262,10 @@ impl Kernel for Linux {
         attributes::get(thread.tid())
     }
 
+    fn nice(&self, thread: &Thread) -> Result<i32> {
+        attributes::nice(thread.tid())
+    }
+
     fn schedule(&self, thread: &Thread, wanted: Attributes) -> Result<()> {
         attributes::apply(thread.tid(), wanted)
     }

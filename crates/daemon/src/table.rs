@@ -19,8 +19,8 @@ pub use group::FreezerGroup;
 use crate::kernel::Cells;
 use group::{FOUND, FOUND_FROZEN, THREAD, group_of};
 use row::{
-    OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_FOLLOWS_CPUSET, OF_KIND, OF_LEADER, OF_THREAD, OF_USE, ROW, entry_of,
-    identity_of, words_of, words_of_attributes,
+    OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_FOLLOWS_CPUSET, OF_GIVEN_BACK, OF_KIND, OF_LEADER, OF_THREAD, OF_USE,
+    ROW, entry_of, identity_of, words_of, words_of_attributes,
 };
 use sched::CpuId;
 use sched::id::CPUS_MAX;
@@ -242,6 +242,7 @@ impl Table {
         self.store_all(at + OF_AFFINITY, &words_of(&entry.original.affinity));
         self.store_all(at + OF_CONFINED, &words_of(&entry.confined));
         self.cells.store(at + OF_FOLLOWS_CPUSET, u64::from(entry.original.follows_cpuset));
+        self.cells.store(at + OF_GIVEN_BACK, 0);
         self.commit(row);
         Ok(row)
     }
@@ -277,6 +278,18 @@ impl Table {
             self.cells.store(at + OF_USE, uses - 1);
             free.push(row.0);
         }
+    }
+
+    /// Records that the thread in `row` has its originals back, and that Tactus will not change the thread again under
+    /// this row. The row stays for the children of the thread, which may still inherit its confinement.
+    pub fn set_given_back(&self, row: Row) {
+        self.cells.store(self.at(row) + OF_GIVEN_BACK, 1);
+    }
+
+    /// Returns whether the thread in `row` has its originals back.
+    #[must_use]
+    pub fn is_given_back(&self, row: Row) -> bool {
+        self.cells.load(self.at(row) + OF_GIVEN_BACK) != 0
     }
 
     /// Records whether Tactus freezes the group in `row`. Record a freeze before the group freezes, and a thaw afterwards.

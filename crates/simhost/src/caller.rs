@@ -226,6 +226,11 @@ impl Kernel for Caller {
         Ok(world.tasks.get(thread.identity.tid).expect("it was just there").setting.attributes)
     }
 
+    fn nice(&self, thread: &Held) -> Result<i32> {
+        let world = self.enter_about(thread)?;
+        Ok(world.tasks.get(thread.identity.tid).expect("it was just there").nice)
+    }
+
     fn schedule(&self, thread: &Held, wanted: Attributes) -> Result<()> {
         let mut world = self.enter_about(thread)?;
         let tid = thread.identity.tid;
@@ -318,7 +323,9 @@ impl Kernel for Caller {
         }
         let by = self.pid;
         world.note(|| format!("{by} lets {tid} run on its cpuset"));
-        world.tasks.thread(tid).masks.is = CpuSet::ALL;
+        let masks = &mut world.tasks.thread(tid).masks;
+        masks.is = CpuSet::ALL;
+        masks.confined = masks.confined.map(|_| CpuSet::ALL);
         world.apply_cpuset(tid);
         Ok(())
     }
@@ -339,7 +346,7 @@ impl Kernel for Caller {
         let by = self.pid;
         world.note(|| format!("{by} lets {tid} run on {affinity}"));
         let masks = &mut world.tasks.thread(tid).masks;
-        (masks.is, masks.is_set, masks.is_confined) = (*cpus, true, true);
+        (masks.is, masks.is_set, masks.confined) = (*cpus, true, Some(affinity));
         world.apply_cpuset(tid);
         if affinity == *cpus {
             return Ok(());

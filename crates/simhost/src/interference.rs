@@ -75,6 +75,20 @@ impl World {
         }
     }
 
+    /// Changes the nice value of thread `tid` on behalf of a process other than Tactus. The nice value of a real-time
+    /// thread has an effect when the thread becomes an ordinary thread again. Returns the attributes without Tactus;
+    /// `None` if the thread has ended, or has no nice value without Tactus.
+    pub fn renice(&mut self, tid: u32, nice: i32) -> Option<Attributes> {
+        self.note(|| format!("another process gives {tid} nice {nice}"));
+        let thread = self.tasks.get_mut(tid)?;
+        thread.untouched.attributes.nice()?;
+        thread.nice = nice;
+        thread.untouched.attributes = thread.untouched.attributes.with_nice(nice);
+        let (setting, untouched) = (thread.setting, thread.untouched.attributes);
+        self.set(tid, Setting { attributes: setting.attributes.with_nice(nice), ..setting });
+        Some(untouched)
+    }
+
     /// Restricts thread `tid` to the CPUs that are in `cpus` and in the cpuset of the thread, on behalf of a process
     /// other than Tactus. Has no effect if there are no such CPUs.
     pub fn move_to(&mut self, tid: u32, cpus: &CpuSet) {
@@ -90,8 +104,8 @@ impl World {
         self.apply_cpuset(tid);
         let thread = self.tasks.thread(tid);
         let now = thread.setting.affinity;
-        let Masks { is_set, is_confined, .. } = thread.masks;
-        let is_unnoticed = is_confined && (now == before || (!is_set && now.len() == 1));
+        let Masks { is_set, confined, .. } = thread.masks;
+        let is_unnoticed = confined.is_some_and(|set| now == before || now == set || (!is_set && now.len() == 1));
         thread.masks.is_ambiguous = is_unnoticed || now != *cpus || (is_narrow && now == cpuset);
     }
 
@@ -114,7 +128,9 @@ impl World {
         let thread = self.tasks.thread(tid);
         let mask = thread.masks.untouched;
         let is_whole = !all.minus(&mask).is_empty() && cpuset.minus(&mask).is_empty();
-        thread.masks.is_ambiguous |= is_whole || mask.and(&cpuset).is_empty();
+        // Before Tactus observes the mask, its CPUs outside the cpuset are invisible.
+        let is_hidden = !thread.masks.is_set && mask != CpuSet::ALL && !mask.minus(&cpuset).is_empty();
+        thread.masks.is_ambiguous |= is_whole || is_hidden || mask.and(&cpuset).is_empty();
         thread.untouched.affinity = affinity(&thread.masks.untouched, &cpuset);
         let setting = Setting { affinity: affinity(&thread.masks.is, &cpuset), ..thread.setting };
         if setting != thread.setting {
@@ -176,6 +192,7 @@ impl World {
         let thread = self.tasks.thread(tid);
         thread.charge(now);
         thread.setting = setting;
+        thread.nice = setting.attributes.nice().unwrap_or(thread.nice);
         if let Some(entity) = thread.entity {
             let params = params(&thread.effective()).expect("it was looked at before");
             self.host.adjust(entity, params).expect("an ordinary or real-time thread is never refused");

@@ -47,6 +47,8 @@ pub(super) struct Thread {
     pub(super) birth_begun: Option<Birth>,
     pub(super) name: String,
     pub(super) setting: Setting,
+    /// Nice value of the thread, which a real-time thread has, too.
+    pub(super) nice: i32,
     /// Setting of the thread without Tactus.
     pub(super) untouched: Setting,
     /// User masks of the thread, as it is and without Tactus.

@@ -284,6 +284,7 @@ impl World {
             process,
             name: name.to_string(),
             setting,
+            nice: setting.attributes.nice().unwrap_or(0),
             untouched,
             masks: Masks::NONE,
             lent: None,

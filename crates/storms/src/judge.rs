@@ -2,7 +2,7 @@
 
 use crate::changes::Served;
 use crate::finding::Finding;
-use crate::neighbours::{Ledger, is_requested};
+use crate::neighbours::Ledger;
 use crate::options::Options;
 use crate::session::{Doubt, Session};
 use sched::{EntityId, Instant, Limit, Nanos, Reservation};
@@ -97,9 +97,8 @@ impl Judge {
         let wrong = |found: &Difference| {
             !found.is_orphan
                 && !is_ambiguous(&world, found)
-                && !is_only_affinity(&world, found)
                 && !is_in_doubt(&world, found, &session.doubt)
-                && (!options.others || !self.is_excused(session, found))
+                && !self.is_excused(&world, found, options)
         };
         let found: Vec<Difference> = world.differences().into_iter().filter(wrong).collect();
         let mut found: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -114,12 +113,19 @@ impl Judge {
         Err(Finding::new(&session.host, format!("not what they were:\n  {}", found.join("\n  "))))
     }
 
-    /// Returns whether other processes have requested the found values for a thread of the same client.
-    fn is_excused(&self, session: &Session, found: &Difference) -> bool {
-        let Some(tag) = session.host.world().mark_of(found.tid) else { return false };
-        let tree = &self.ledger.borrow()[tag];
+    /// Returns whether each value that differs is excused: other processes have requested it for a thread of the same
+    /// client, or no observer can tell or restore the right affinity.
+    fn is_excused(&self, world: &World, found: &Difference, options: &Options) -> bool {
+        let Some(tag) = world.mark_of(found.tid) else { return false };
+        let (tree, Difference { is, untouched, .. }) = (&self.ledger.borrow()[tag], found);
+        let has_attributes =
+            is.attributes == untouched.attributes || (options.others && is_requested(&tree.attributes, is.attributes));
+        let is_mask_requested = is.affinity == untouched.affinity || tree.affinities.contains(&is.affinity);
+        let has_affinity = (is.affinity == untouched.affinity && !found.is_pinned)
+            || world.is_ambiguous(found.tid)
+            || (options.others && is_mask_requested);
         let is_stop_fine = found.is_stopped == found.is_stopped_by_others;
-        is_requested(tree, &found.is, &found.untouched) && is_stop_fine && !found.is_in_other_group
+        has_attributes && has_affinity && is_stop_fine && !found.is_lent && !found.is_in_other_group
     }
 }
 
@@ -168,18 +174,20 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
     Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
 }
 
+/// Returns whether other processes have requested the class of `is`, and its nice value. Separate requests may have set
+/// them.
+fn is_requested(requested: &[Attributes], is: Attributes) -> bool {
+    let nice = is.nice().unwrap_or(0);
+    let has_class = requested.iter().any(|it| it.with_nice(nice) == is);
+    has_class && (is.nice().is_none() || requested.iter().any(|it| it.nice() == Some(nice)))
+}
+
 /// Returns whether the values of the thread are in doubt: the thread appeared after the end of the restoration, and its
 /// process is, or descends from, a process that the restoration reported as possibly inside a fork.
 fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
     let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
     let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));
     world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| unsure.contains(&pid))
-}
-
-/// Returns whether only the affinity of the thread differs, and no observer can tell or restore the right affinity.
-fn is_only_affinity(world: &World, found: &Difference) -> bool {
-    let is_same = found.is.attributes == found.untouched.attributes && found.is_stopped == found.is_stopped_by_others;
-    world.is_ambiguous(found.tid) && is_same && !found.is_lent
 }
 
 /// Returns whether the originals of the thread are ambiguous. The kernel does not report which thread of the parent

@@ -3,7 +3,7 @@
 
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sim::{Periodic, Workload};
-use simhost::{Dice, Kind, Others, Refuses, Setting, World};
+use simhost::{Dice, Kind, Others, Refuses, World};
 use std::cell::RefCell;
 use std::rc::Rc;
 use sys::attributes::{Attributes, Policy};
@@ -172,7 +172,12 @@ impl Neighbours {
         let Some(tid) = self.dice.choose(&marked) else { return };
         let (Some(tag), Some((pid, true))) = (world.mark_of(tid), world.process_of(tid)) else { return };
         match kind {
-            70..79 => {
+            70..72 => {
+                let nice = i32::try_from(self.dice.below(40)).expect("it is small") - 20;
+                let attributes = world.renice(tid, nice);
+                self.ledger.borrow_mut()[tag].attributes.extend(attributes);
+            }
+            72..79 => {
                 let attributes = match self.dice.below(8) {
                     0 => Attributes::of(Policy::Fifo { priority: 1 + u32::try_from(self.dice.below(40)).unwrap_or(0) }),
                     _ => fair(&mut self.dice),
@@ -196,11 +201,4 @@ impl Neighbours {
             }
         }
     }
-}
-
-/// Returns whether other processes have requested these attributes, and this affinity. A thread whose affinity is as
-/// without Tactus may also have an affinity that its cpuset has changed.
-pub(super) fn is_requested(tree: &Tree, is: &Setting, untouched: &Setting) -> bool {
-    let is_affinity = tree.affinities.contains(&is.affinity) || is.affinity == untouched.affinity;
-    tree.attributes.contains(&is.attributes) && is_affinity
 }

@@ -321,7 +321,8 @@ impl Session {
             restoring.look(&daemon.caller, &daemon.table);
         }
         let again = daemon.dispatcher.keep_leaving(leaving);
-        let pause = daemon.shortest.max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH)).min(WATCH);
+        let looking = if daemon.lacking.is_empty() { daemon.shortest } else { SCAN.0 };
+        let pause = looking.max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH)).min(WATCH);
         let at = daemon.caller.now().saturating_add(pause);
         self.host.world_mut().wake_at(daemon.keeper, at);
     }

@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use rustix::io::Errno;
+use rustix::process::{Pid, getpriority_process};
 use sched::Nanos;
 use std::fmt;
 use std::sync::OnceLock;
@@ -126,6 +127,27 @@ impl Attributes {
         Attributes { policy, reset_on_fork: false, slice: None }
     }
 
+    /// Returns the nice value of a thread with these attributes; `None` if its class has no nice value.
+    #[must_use]
+    pub const fn nice(&self) -> Option<i32> {
+        match self.policy {
+            Policy::Other { nice } | Policy::Batch { nice } | Policy::Ext { nice } => Some(nice),
+            _ => None,
+        }
+    }
+
+    /// Returns the same attributes with another nice value, or unchanged if the class has no nice value.
+    #[must_use]
+    pub const fn with_nice(self, nice: i32) -> Attributes {
+        let policy = match self.policy {
+            Policy::Other { .. } => Policy::Other { nice },
+            Policy::Batch { .. } => Policy::Batch { nice },
+            Policy::Ext { .. } => Policy::Ext { nice },
+            policy => policy,
+        };
+        Attributes { policy, ..self }
+    }
+
     /// Returns SCHED_FIFO at priority `priority`, with reset-on-fork: children start as SCHED_OTHER.
     #[must_use]
     pub const fn raised(priority: u32) -> Attributes {
@@ -190,6 +212,18 @@ pub fn get(tid: u32) -> Result<Attributes> {
         found.slice = None;
     }
     Ok(found)
+}
+
+/// Returns the nice value of thread `tid`. A real-time thread has one, too, which [`get`] does not show: the thread has
+/// this nice value when it becomes an ordinary thread again.
+///
+/// # Errors
+/// The thread has ended.
+pub fn nice(tid: u32) -> Result<i32> {
+    let remedy = "use a kernel without a system call filter that refuses getpriority";
+    let what = || format!("read the nice value of thread {tid}");
+    let pid = Pid::from_raw(tid.cast_signed());
+    getpriority_process(pid).map_err(|error| Error::of(error, tid, what(), remedy))
 }
 
 fn read(tid: u32) -> Result<Attributes> {

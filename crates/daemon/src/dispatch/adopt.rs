@@ -55,8 +55,8 @@ impl<K: Kernel> Dispatcher<K> {
             if self.holder(new.identity).is_some() {
                 continue;
             }
-            let original = match self.original(tree, &new, inherited) {
-                Ok(original) => original,
+            let (original, found) = match self.original(tree, &new, inherited) {
+                Ok(both) => both,
                 Err(error) => {
                     refused = refused.or(unless_gone(error).err());
                     continue;
@@ -68,23 +68,29 @@ impl<K: Kernel> Dispatcher<K> {
             let excludes = |client: &Client<K>| !original.affinity.contains(client.cpu);
             let Some((e, _)) = entities.min_by_key(|(_, client)| (excludes(client), load(client))) else { break };
             // The refusal of one thread does not prevent the adoption of the others.
-            let answer = self.adopt_thread(e, new, original);
+            let answer = self.adopt_thread(e, new, original, found);
             refused = refused.or(answer.err());
         }
         refused.map_or(Ok(()), Err)
     }
 
-    fn adopt_thread(&mut self, e: EntityId, new: Found<K::Thread>, original: Original) -> Result<(), Refusal> {
+    /// Adopts thread `new`, which had the attributes `found` when `original` was determined.
+    fn adopt_thread(
+        &mut self,
+        e: EntityId,
+        new: Found<K::Thread>,
+        original: Original,
+        found: Attributes,
+    ) -> Result<(), Refusal> {
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         let confined = CpuSet::one(client.cpu);
         // A child of a thread that Tactus has raised by its attributes starts as an ordinary thread instead of in its
         // original class. Set the original class before the thread is recorded: otherwise, a restoration would take the
-        // ordinary class for a value that another process has set.
-        match (self.kernel.attributes(&new.thread), original.attributes) {
-            (Ok(found), Some(wanted)) if found != wanted => {
-                self.kernel.schedule(&new.thread, wanted).or_else(unless_gone)?;
-            }
-            _ => {}
+        // ordinary class for a value that another process has set. A value that another process has set since stays.
+        if let Some(wanted) = original.attributes.filter(|wanted| *wanted != found)
+            && self.kernel.attributes(&new.thread).is_ok_and(|now| now == found)
+        {
+            self.kernel.schedule(&new.thread, wanted).or_else(unless_gone)?;
         }
         let (raise, attributes) =
             if self.by == RaiseBy::Inheritance { (Raise::Pending, None) } else { (Raise::Set, original.attributes) };
@@ -122,7 +128,7 @@ impl<K: Kernel> Dispatcher<K> {
         // Wake the agent: if the thread is runnable, only the agent detects that the client is no longer blocked.
         self.call.insert(client.cpu);
         // Give the thread the state of the client's other threads.
-        client.set_level_of_last(&self.kernel);
+        client.set_level_of_last(&self.kernel, &self.table);
         if client.awaited {
             client.set_awaited_of_last(&self.kernel);
         }
@@ -190,10 +196,14 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Returns the values that a new thread would have if Tactus had changed neither the thread nor its parent; `None`
-    /// if the thread has ended.
-    fn original(&self, tree: usize, new: &Found<K::Thread>, from: Inherited) -> sys::Result<Original> {
-        let mut attributes = self.kernel.attributes(&new.thread)?;
+    /// Returns the values that a new thread would have if Tactus had changed neither the thread nor its parent, and the
+    /// attributes that the thread has.
+    ///
+    /// # Errors
+    /// The thread has ended, or the kernel refuses.
+    fn original(&self, tree: usize, new: &Found<K::Thread>, from: Inherited) -> sys::Result<(Original, Attributes)> {
+        let found = self.kernel.attributes(&new.thread)?;
+        let mut attributes = found;
         if from == Inherited::FromBeginner
             && let Some((beginner, confined)) = self.beginner(tree, new)
         {
@@ -201,11 +211,11 @@ impl<K: Kernel> Dispatcher<K> {
             let affinity = self.kernel.affinity(&new.thread)?;
             let left_behind = self.left_behind(new).any(|confined| is_confinement(&affinity, &confined));
             if left_behind || (is_confinement(&affinity, &confined) && !self.has_own(tree, &affinity)) {
-                return Ok(Original { attributes: Some(attributes), ..beginner });
+                return Ok((Original { attributes: Some(attributes), ..beginner }, found));
             }
         }
         let (affinity, follows_cpuset) = observe(&self.kernel, &new.thread)?;
-        Ok(Original { attributes: Some(attributes), affinity, follows_cpuset })
+        Ok((Original { attributes: Some(attributes), affinity, follows_cpuset }, found))
     }
 
     /// Returns whether a thread of the tree has this affinity, and not from Tactus. A child of this thread has it, too.

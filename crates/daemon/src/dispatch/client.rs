@@ -5,6 +5,7 @@ use super::journal::Ledger;
 use super::kept::KeptRecord;
 use super::member::{Level, Member, Raise};
 use super::recent::Recent;
+use super::refusal::Refusal;
 use super::scan::Found;
 use crate::Explanation;
 use crate::affinity::give_back;
@@ -197,22 +198,43 @@ impl<K: Kernel> Client<K> {
     }
 
     /// Sets the level of the client's threads. The next read detects threads that have ended.
-    pub(super) fn set_level(&mut self, level: Level, kernel: &K) {
+    pub(super) fn set_level(&mut self, level: Level, kernel: &K, table: &Table) {
         if self.level == Level::Original {
             self.order();
         }
         self.level = level;
-        self.set_levels(0..self.members.len(), kernel);
+        self.set_levels(0..self.members.len(), kernel, table);
+    }
+
+    /// Makes the attributes that other processes have set for these threads their originals. Concerns threads that Tactus
+    /// raises by their attributes, because these are the only threads whose originals Tactus sets.
+    pub(super) fn follow_attributes(&mut self, range: Range<usize>, kernel: &K, table: &Table) {
+        let confined = CpuSet::one(self.cpu);
+        for member in self.members[range].iter_mut().filter(|it| it.is_served() && matches!(it.raise, Raise::Set)) {
+            // The next read detects a thread that has ended.
+            let Some(now) = member.originals_now(kernel) else { continue };
+            if member.original.attributes == Some(now) {
+                continue;
+            }
+            let original = Original { attributes: Some(now), ..member.original };
+            if self.root == Some(member.original) {
+                self.root = Some(original);
+            }
+            match member.record(table, original, confined) {
+                Ok(earlier) => table.forget(earlier),
+                Err(full) => self.trouble = Some(Refusal::Full(full).reason()),
+            }
+        }
     }
 
     /// Sets the level of the last added thread to the level of the client.
-    pub(super) fn set_level_of_last(&mut self, kernel: &K) {
-        self.set_level_of(self.members.len().saturating_sub(1), kernel);
+    pub(super) fn set_level_of_last(&mut self, kernel: &K, table: &Table) {
+        self.set_level_of(self.members.len().saturating_sub(1), kernel, table);
     }
 
     /// Sets the level of thread `at` to the level of the client.
-    pub(super) fn set_level_of(&mut self, at: usize, kernel: &K) {
-        self.set_levels(at..self.members.len().min(at + 1), kernel);
+    pub(super) fn set_level_of(&mut self, at: usize, kernel: &K, table: &Table) {
+        self.set_levels(at..self.members.len().min(at + 1), kernel, table);
     }
 
     /// Ends the loans to the client's threads.
@@ -222,7 +244,8 @@ impl<K: Kernel> Client<K> {
         }
     }
 
-    fn set_levels(&mut self, range: Range<usize>, kernel: &K) {
+    fn set_levels(&mut self, range: Range<usize>, kernel: &K, table: &Table) {
+        self.follow_attributes(range.clone(), kernel, table);
         for at in range {
             let member = &self.members[at];
             if member.is_released {
@@ -233,7 +256,8 @@ impl<K: Kernel> Client<K> {
                 Err(refused) if self.level == Level::Original => self.trouble = Some(refused.into()),
                 Err(refused) => {
                     self.trouble = Some(refused.into());
-                    return self.set_level(Level::Original, kernel);
+                    self.level = Level::Original;
+                    return self.set_levels(0..self.members.len(), kernel, table);
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::leaving::Leaving;
 use super::scan::Found;
 use crate::affinity::{give_back, is_original};
 use crate::kernel::Kernel;
-use crate::restore::{End, PATIENCE, Restoring};
+use crate::restore::{End, PATIENCE, Restoring, ThreadRestored};
 use crate::table::Row;
 use sched::{CpuId, CpuSet, EntityId, Input, Instant, Nanos, State};
 use std::iter::successors;
@@ -126,6 +126,14 @@ impl<K: Kernel> Dispatcher<K> {
         } else {
             Restoring::begin(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader))
         };
+        // A later restoration must not take a change by another process for the confinement.
+        let is_back = |thread: &&ThreadRestored| thread.end() != End::Failed;
+        restoring
+            .threads()
+            .iter()
+            .filter(is_back)
+            .filter_map(|it| it.row)
+            .for_each(|row| self.table.set_given_back(row));
         let restoring = restoring.with_groups(&self.table, &groups);
         let rows = client.members.iter().map(|member| member.row).chain(groups).collect();
         let leaving = Leaving { restoring: None, rows, leaders, confined: client.confined };

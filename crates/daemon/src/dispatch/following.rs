@@ -163,8 +163,11 @@ impl<K: Kernel> Dispatcher<K> {
         let mut member = client.members.remove(at);
         let _ = self.kernel.await_entry(&mut member.thread, cpu, false);
         (member.is_awaited, member.has_awaited_births) = (false, false);
-        // The call fails only if the thread has ended, or without the privilege that raised the thread.
-        let _ = member.set_level(Level::Original, &self.kernel);
+        // A thread at its original level keeps the attributes that another process may have set.
+        if client.level != Level::Original {
+            // The call fails only if the thread has ended, or without the privilege that raised the thread.
+            let _ = member.set_level(Level::Original, &self.kernel);
+        }
         self.call.insert(cpu);
         let Some(client) = self.clients.get_mut(to) else { return };
         client.confined = client.confined.iter().chain(confined.iter()).collect();
@@ -172,7 +175,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.call.insert(client.cpu);
         self.confine(to, wish);
         let Some(client) = self.clients.get_mut(to) else { return };
-        client.set_level_of_last(&self.kernel);
+        client.set_level_of_last(&self.kernel, &self.table);
         if client.awaited {
             client.set_awaited_of_last(&self.kernel);
         }
@@ -230,7 +233,9 @@ impl<K: Kernel> Dispatcher<K> {
         client.ledger = client.ledger.map(Ledger::interrupted);
         (client.slices_used_up, client.is_dispatched) = (0, false);
         client.set_awaited(false, &self.kernel);
-        client.set_level(Level::Original, &self.kernel);
+        if client.level != Level::Original {
+            client.set_level(Level::Original, &self.kernel, &self.table);
+        }
         client.cpu = to;
         client.confined.insert(to);
         client.members.iter_mut().for_each(|member| member.has_awaited_births = false);

@@ -110,7 +110,7 @@ impl<K: Kernel> Dispatcher<K> {
                 Raise::Set
             }
         };
-        client.set_level_of(at, &self.kernel);
+        client.set_level_of(at, &self.kernel, &self.table);
         if client.awaited {
             client.set_awaited_of(at, &self.kernel);
         }

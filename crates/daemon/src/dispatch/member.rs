@@ -2,7 +2,7 @@
 
 use super::recent::Recent;
 use super::role::Role;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Full, Original, Row, Table};
 use sched::{CpuSet, Nanos};
 use sys::attributes::Attributes;
@@ -75,6 +75,16 @@ impl<K: Kernel> Member<K> {
         let row = table.record(&Entry { thread: self.identity, leader: self.leader, original, confined })?;
         self.original = original;
         Ok(std::mem::replace(&mut self.row, row))
+    }
+
+    /// Returns the attributes that the thread would have without Tactus, which raises the thread by its attributes.
+    /// Another process may have changed them. While the thread is raised, its nice value is still visible.
+    pub(super) fn originals_now(&self, kernel: &K) -> Option<Attributes> {
+        let found = kernel.attributes(&self.thread).ok()?;
+        if !priority::ALL_RAISED.map(Attributes::raised).contains(&found) {
+            return Some(found);
+        }
+        Some(self.original.attributes?.with_nice(kernel.nice(&self.thread).ok()?))
     }
 
     /// Sets the level of the thread.

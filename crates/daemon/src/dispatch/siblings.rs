@@ -13,6 +13,7 @@ use super::client::Client;
 use super::member::{Level, Member};
 use super::role::Role;
 use crate::kernel::{Kernel, priority};
+use crate::table::Table;
 use sched::Nanos;
 
 /// Time after which the running thread moves behind the other threads of its client. Linux's fair class switches
@@ -56,9 +57,9 @@ impl<K: Kernel> Client<K> {
     }
 
     /// Begins a period.
-    pub(super) fn begin_period(&mut self, kernel: &K) {
+    pub(super) fn begin_period(&mut self, kernel: &K, table: &Table) {
         self.members.iter_mut().for_each(|member| member.recent.end_period());
-        self.let_helpers_run_first(self.has_helpers(), kernel);
+        self.let_helpers_run_first(self.has_helpers(), kernel, table);
     }
 
     /// Returns the length of the next turn: [`TURN`], or less if the helpers of the vCPUs use up their share earlier.
@@ -75,9 +76,9 @@ impl<K: Kernel> Client<K> {
 
     /// Ends the turn of the thread at the head of the queue, which is the thread that has run longest since the last
     /// call: moves the thread behind the other threads of its level if one of these has had less recent CPU time.
-    pub(super) fn rotate(&mut self, kernel: &K) {
+    pub(super) fn rotate(&mut self, kernel: &K, table: &Table) {
         if self.helpers_run_first && self.left_to_helpers().is_zero() {
-            self.let_helpers_run_first(false, kernel);
+            self.let_helpers_run_first(false, kernel, table);
         }
         let head = (0..self.members.len()).max_by_key(|&at| self.members[at].recent.in_turn);
         self.members.iter_mut().for_each(|member| member.recent.in_turn = Nanos::ZERO);
@@ -87,17 +88,19 @@ impl<K: Kernel> Client<K> {
             if !self.members.iter().any(had_less) {
                 return;
             }
+            self.follow_attributes(at..at + 1, kernel, table);
+            let member = &self.members[at];
             let lowered = if member.is_released { Ok(()) } else { member.set_level(Level::Original, kernel) };
             // The next read detects a thread that has ended. Any other failure is reported when the thread is raised.
             let _ = lowered;
-            self.set_level_of(at, kernel);
+            self.set_level_of(at, kernel, table);
         }
     }
 
     /// Sets whether the helpers run above the vCPUs.
-    fn let_helpers_run_first(&mut self, first: bool, kernel: &K) {
+    fn let_helpers_run_first(&mut self, first: bool, kernel: &K, table: &Table) {
         if std::mem::replace(&mut self.helpers_run_first, first) != first && self.level != Level::Original {
-            self.set_level(self.level, kernel);
+            self.set_level(self.level, kernel, table);
         }
     }
 }

@@ -78,7 +78,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
         if here.turn_ends <= now {
             here.turn_ends = Instant::NEVER;
-            client.rotate(&self.kernel);
+            client.rotate(&self.kernel, &self.table);
         }
         // The client cannot have run for longer than the slice has lasted.
         cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
@@ -126,7 +126,7 @@ impl<K: Kernel> Dispatcher<K> {
         client.is_blocked = false;
         let fresh = deadline == now.saturating_add(client.reservation.period);
         if fresh {
-            client.begin_period(&self.kernel);
+            client.begin_period(&self.kernel, &self.table);
         }
         // Unless the period begins now, the client was blocked during a part of it.
         client.ledger = Some(match client.ledger {
@@ -160,7 +160,7 @@ impl<K: Kernel> Dispatcher<K> {
         let (next, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
         let awake = !client.is_blocked;
-        client.begin_period(&self.kernel);
+        client.begin_period(&self.kernel, &self.table);
         client.ledger = Some(Ledger::begin(left, awake));
         // The deadline moves by one period, and by one more for each whole period that passed before this turn.
         let passed = next.saturating_since(deadline).as_ns() / client.reservation.period.as_ns();
@@ -226,7 +226,7 @@ impl<K: Kernel> Dispatcher<K> {
                     client.set_frozen(false, &self.kernel, &self.table);
                 }
                 if client.level != level {
-                    client.set_level(level, &self.kernel);
+                    client.set_level(level, &self.kernel, &self.table);
                 }
                 if is_frozen && !client.is_frozen {
                     client.set_frozen(true, &self.kernel, &self.table);

@@ -11,6 +11,7 @@ use sys::thread::Identity;
 /// Restores the threads of `entries`, which are rows of `table`.
 pub(super) fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, Entry)]) -> Vec<ThreadRestored> {
     let begin = |(row, entry): &(Row, Entry)| ThreadRestored::begin(Some(*row), entry);
+    let entries: Vec<(Row, Entry)> = entries.iter().filter(|(row, _)| !table.is_given_back(*row)).copied().collect();
     let mut threads: Vec<ThreadRestored> = entries.iter().map(begin).collect();
     let rows = || entries.iter().map(|(row, entry)| (*row, entry));
     for (done, (_, entry)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry))| !comes_last(entry)) {

@@ -190,6 +190,26 @@ fn everything_that_is_ours_is_changed_back_and_a_second_time_changes_nothing() {
 }
 
 #[test]
+fn a_thread_that_is_given_back_is_not_changed_again() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let Some([first, _]) = two_cpus() else { return };
+    let child = Child::start(Work::Sleep).unwrap();
+    let (row, _) = place.record(child.pid(), first);
+    affinity::set(child.pid(), &first).unwrap();
+    assert_eq!(restore(&kernel, &place.table).count(End::Restored), 1);
+    place.table.set_given_back(row);
+    // Another process may choose the CPU of the earlier confinement.
+    affinity::set(child.pid(), &first).unwrap();
+    let restored = restore(&kernel, &place.table);
+    assert!(restored.is_settled() && restored.threads.is_empty(), "{restored:?}");
+    assert_eq!(affinity::get(child.pid()).unwrap(), first);
+    // The next thread in the row is restored.
+    place.table.forget(row);
+    assert_eq!(place.record(child.pid(), first).0, row);
+    assert_eq!(restore(&kernel, &place.table).threads.len(), 1);
+}
+
+#[test]
 fn a_process_that_an_earlier_program_has_stopped_goes_on() {
     let (kernel, place) = (Linux::new().unwrap(), Place::new());
     let child = Child::start(Work::Sleep).unwrap();

@@ -23,8 +23,10 @@ pub(super) const SET: usize = CPUS_MAX / 64;
 pub(super) const OF_CONFINED: usize = OF_AFFINITY + SET;
 /// One if the thread follows its cpuset; always zero in tables of versions 1 and 2.
 pub(super) const OF_FOLLOWS_CPUSET: usize = OF_CONFINED + SET;
+/// One once the thread has its originals back; always zero in tables of earlier programs.
+pub(super) const OF_GIVEN_BACK: usize = OF_FOLLOWS_CPUSET + 1;
 pub(super) const ROW: usize = 48;
-const _: () = assert!(OF_FOLLOWS_CPUSET < ROW, "a row holds all of its parts");
+const _: () = assert!(OF_GIVEN_BACK < ROW, "a row holds all of its parts");
 
 // Flags beside the class, in the first word of the attributes.
 const RESET_ON_FORK: u64 = 1 << 32;

@@ -3,6 +3,7 @@
 use super::victim::Victim;
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, Watching, is_raised, soon, turn};
 use sched::{CpuSet, Nanos};
+use std::process::{Command, Stdio};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
 use sys::{affinity, clock, thread};
@@ -123,4 +124,21 @@ fn a_value_that_another_process_sets_meanwhile_stays() {
     affinity::set(child.pid(), &two_cpus()).unwrap();
     live.end();
     assert_eq!(Now::of(child.pid()), Now { affinity: two_cpus(), ..before });
+}
+
+#[test]
+fn a_busy_process_keeps_the_nice_value_that_another_process_sets_meanwhile() {
+    let Some(_turn) = turn() else { return };
+    for mechanism in ["inherit", "fifo"] {
+        let child = Child::start(HOG).unwrap();
+        let promise = ["--mechanism", mechanism, "--period", "10ms", "--slice", "5ms"];
+        let live = Live::promise(&promise, &[child.pid()]);
+        live.await_raised(&[child.pid()]);
+        let renice = ["-n", "7", "-p", &child.pid().to_string()];
+        assert!(Command::new("renice").args(renice).stdout(Stdio::null()).status().unwrap().success());
+        clock::sleep(Nanos::ms(100));
+        let done = live.end();
+        let reniced = Attributes::of(Policy::Other { nice: 7 });
+        assert_eq!(attributes::get(child.pid()).unwrap(), reniced, "{mechanism}: {}", done.stderr);
+    }
 }

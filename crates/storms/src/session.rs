@@ -542,6 +542,7 @@ impl Daemon {
                     self.shortest = self.shortest.min(request.reservation.period);
                     self.served.extend(entities.first().map(|&entity| Served { entity, tag, request, changes: 0 }));
                     self.call(host, &call);
+                    while self.dispatcher.await_further_births(AT_ONCE) {}
                     self.provide_loans(host);
                     host.world_mut().ring(self.keeper);
                 }

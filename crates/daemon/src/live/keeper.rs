@@ -118,19 +118,12 @@ fn follow_threads(shared: &Shared<'_>) {
         reasons.into_iter().for_each(|reason| shared.warn(reason));
     }
     // Forks are recorded on the CPU of the client, and the client may have moved.
-    await_births(shared);
-}
-
-/// Begins to await the forks of new threads.
-fn await_births(shared: &Shared<'_>) {
-    while at_agent_priority(|| shared.lock().await_further_births(AT_ONCE)) {
-        shared.table.beat(Beating::Keeper);
-    }
+    shared.await_births(|| shared.table.beat(Beating::Keeper));
 }
 
 /// Adopts the new threads and children.
 fn adopt_new(shared: &Shared<'_>) {
-    await_births(shared);
+    shared.await_births(|| shared.table.beat(Beating::Keeper));
     let (known, looking): (Vec<Known>, _) = at_agent_priority(|| {
         let mut dispatcher = shared.lock();
         (dispatcher.known(), dispatcher.looking())

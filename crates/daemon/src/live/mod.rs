@@ -73,6 +73,9 @@ impl Control<'_, '_> {
             other => other,
         })?;
         self.shared.call(&call);
+        // Before the process is raised: a process that it forks from now on belongs to the promise, even if the parent
+        // ends at once.
+        self.shared.await_births(|| {});
         self.shared.provide_loans(|| {});
         self.shared.keeper_bell.ring();
         Ok(entities)

@@ -89,6 +89,13 @@ impl<'k> Shared<'k> {
         !threads.is_empty()
     }
 
+    /// Begins to await the forks of new threads. Calls `beat` after each step.
+    pub(super) fn await_births(&self, beat: impl Fn()) {
+        while at_agent_priority(|| self.lock().await_further_births(AT_ONCE)) {
+            beat();
+        }
+    }
+
     /// Waits until every agent has beaten. After this call, the guardian expects further beats.
     pub(super) fn begin_beating(&self) {
         let has_begun = |channel: &Channel| self.table.beats(Beating::Agent(channel.cpu)) > 0;

@@ -95,7 +95,9 @@ impl World {
         self.tasks.thread(born).tag = tag;
         let others = self.tasks.living.iter().filter_map(|&tid| self.tasks.get(tid)).filter(|it| it.tag == tag);
         let is_ambiguous = others.into_iter().any(|it| it.masks.is_ambiguous || it.masks.untouched != masks.untouched);
-        self.tasks.thread(born).masks = Masks { is_ambiguous, is_set: false, ..masks };
+        // A parent that Tactus has confined during the fork looks like the origin of a single CPU.
+        let confined = masks.confined.or(self.tasks.thread(by).masks.confined);
+        self.tasks.thread(born).masks = Masks { is_ambiguous, is_set: false, confined, ..masks };
         // The cpuset may have changed during the fork.
         self.apply_cpuset(born);
         self.note(|| format!("{by} begins {kind:?} {born}"));

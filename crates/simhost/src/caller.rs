@@ -300,13 +300,13 @@ impl Kernel for Caller {
     }
 
     fn affinity(&self, thread: &Held) -> Result<CpuSet> {
-        let world = self.enter_about(thread)?;
-        Ok(world.tasks.get(thread.identity.tid).expect("it was just there").setting.affinity)
+        let mut world = self.enter_about(thread)?;
+        Ok(world.show_affinity(thread.identity.tid).expect("it was just there"))
     }
 
     fn affinity_of(&self, tid: u32) -> Result<CpuSet> {
-        let world = self.enter()?;
-        world.tasks.get(tid).map(|there| there.setting.affinity).ok_or(Error::Gone(tid))
+        let mut world = self.enter()?;
+        world.show_affinity(tid).ok_or(Error::Gone(tid))
     }
 
     fn cpuset(&self, thread: &Held) -> Result<CpuSet> {

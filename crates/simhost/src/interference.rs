@@ -9,7 +9,7 @@ use crate::world::World;
 use sched::{CpuId, CpuSet, Nanos, State};
 use std::fmt;
 use sys::attributes::Attributes;
-use sys::thread::Owner;
+use sys::thread::{Identity, Owner};
 
 /// A difference between a thread and the same thread without Tactus.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,7 +100,7 @@ impl World {
         let is_narrow = cpuset != self.cpus();
         let thread = self.tasks.thread(tid);
         let before = thread.setting.affinity;
-        thread.masks = Masks { is: *cpus, untouched: *cpus, ..thread.masks };
+        thread.masks = Masks { is: *cpus, untouched: *cpus, is_unseen: true, ..thread.masks };
         self.apply_cpuset(tid);
         let thread = self.tasks.thread(tid);
         let now = thread.setting.affinity;
@@ -117,8 +117,17 @@ impl World {
         let Some(process) = self.tasks.processes.get_mut(&pid).filter(|_| !cpus.is_empty()) else { return };
         process.cpuset = cpus;
         for tid in process.threads.clone() {
+            let masks = &mut self.tasks.thread(tid).masks;
+            masks.is_ambiguous |= masks.is_unseen;
             self.apply_cpuset(tid);
         }
+    }
+
+    /// Shows the affinity of thread `tid` to Tactus; `None` without such a thread.
+    pub(super) fn show_affinity(&mut self, tid: u32) -> Option<CpuSet> {
+        let thread = self.tasks.get_mut(tid)?;
+        thread.masks.is_unseen = false;
+        Some(thread.setting.affinity)
     }
 
     /// Computes the affinity of thread `tid` from its user masks and its cpuset.
@@ -343,6 +352,12 @@ impl World {
     #[must_use]
     pub fn setting(&self, tid: u32) -> Option<Setting> {
         self.tasks.get(tid).map(|thread| thread.setting)
+    }
+
+    /// Returns whether the thread with this identity exists and has not ended.
+    #[must_use]
+    pub fn is_there(&self, thread: Identity) -> bool {
+        self.tasks.get(thread.tid).is_some_and(|there| there.identity == thread && there.entity.is_some())
     }
 
     /// Returns the CPU time of thread `tid`: the total, and the part at a priority that only Tactus sets.

@@ -474,7 +474,9 @@ impl Daemon {
     pub(super) fn not_followed_for_long(&mut self, host: &SimulatedKernel) -> Option<String> {
         let (world, now) = (host.world(), host.world().now());
         let mut astray = BTreeMap::new();
-        for (thread, cpu) in self.dispatcher.confined() {
+        // The tid of an ended thread may have been reused.
+        let confined = self.dispatcher.confined();
+        for (thread, cpu) in confined.into_iter().filter(|(thread, _)| world.is_there(*thread)) {
             let (Some(is), Some(untouched)) = (world.setting(thread.tid), world.untouched(thread.tid)) else {
                 continue;
             };

@@ -2,15 +2,17 @@
 //!
 //! The guardian shares the table of originals with the daemon, and runs at a higher priority than every thread that the
 //! daemon raises. The daemon raises threads only while a guardian is alive. Without a guardian, the daemon restores all
-//! threads and starts a new guardian before it continues.
+//! threads and starts a new guardian before it continues. A second guardian stands by, and takes over when the first ends.
 
 mod handle;
 mod name;
 mod process;
+mod succession;
 mod watch;
 
 pub use handle::{Handle, this_program};
 pub use name::COMMAND;
 pub(crate) use name::NAME;
 pub use process::{GuardianEnd, run};
+pub use succession::{Care, Standby, Succession};
 pub use watch::{AWAITED, DaemonState, INTERVAL, PATIENCE, Pulse, Verdict, Watch};

@@ -51,6 +51,7 @@ const AT_GUARDIAN_BEATS: usize = 10;
 const AT_BOOT_LENGTH: usize = 11;
 const AT_BOOT: usize = 12;
 const AT_KEEPER_BEATS: usize = AT_BOOT + BOOT_WORDS;
+const AT_STANDBY: usize = AT_KEEPER_BEATS + 1;
 /// Number of words of a boot ID, which is a UUID of 36 characters.
 const BOOT_WORDS: usize = 5;
 const BOOT_BYTES: usize = BOOT_WORDS * 8;
@@ -389,6 +390,18 @@ impl Table {
         let guardian = self.load_identity(AT_GUARDIAN);
         let is_whole = sequence != 0 && sequence.is_multiple_of(2) && self.cells.load(AT_GUARDIAN_SEQUENCE) == sequence;
         guardian.filter(|_| is_whole)
+    }
+
+    /// Records the identity of the guardian that stands by.
+    pub fn set_standby(&self, standby: Identity) {
+        self.store_identity(AT_STANDBY, standby);
+    }
+
+    /// Returns the identity of the guardian that stands by; another identity before one is recorded, and while one is
+    /// being recorded.
+    #[must_use]
+    pub fn standby(&self) -> Option<Identity> {
+        self.load_identity(AT_STANDBY)
     }
 
     /// Returns the identity of the daemon. If the recorded tid is invalid, returns tid 0, which no thread has.

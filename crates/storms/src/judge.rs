@@ -2,11 +2,12 @@
 
 use crate::changes::Served;
 use crate::finding::Finding;
+use crate::guardians::Doubt;
 use crate::neighbours::Ledger;
 use crate::options::Options;
-use crate::session::{Doubt, Session};
+use crate::session::Session;
 use sched::{EntityId, Instant, Limit, Nanos, Reservation};
-use simhost::{Difference, World};
+use simhost::{Difference, Setting, World};
 use std::collections::BTreeMap;
 use std::iter::successors;
 use sys::attributes::{Attributes, Policy};
@@ -62,7 +63,7 @@ impl Judge {
 
     /// Checks, after a turn, the last period of every client that has started a new period.
     pub(super) fn look(&mut self, session: &Session) -> Result<(), Finding> {
-        if !self.delivers || session.guardians > 1 {
+        if !self.delivers || session.guardians.replacements > 0 {
             return Ok(());
         }
         let machine = session.daemon.dispatcher.machine();
@@ -97,7 +98,7 @@ impl Judge {
         let wrong = |found: &Difference| {
             !found.is_orphan
                 && !is_ambiguous(&world, found)
-                && !is_in_doubt(&world, found, &session.doubt)
+                && !is_in_doubt(&world, found, &session.guardians.doubt)
                 && !self.is_excused(&world, found, options)
         };
         let found: Vec<Difference> = world.differences().into_iter().filter(wrong).collect();
@@ -198,5 +199,9 @@ fn is_ambiguous(world: &World, found: &Difference) -> bool {
     let first = began.and_then(|parent| world.untouched(parent));
     let fair = Attributes::of(Policy::Other { nice: 0 });
     let is_newborn = found.is.attributes == fair && found.is.affinity == found.untouched.affinity;
-    is_newborn && first.is_some_and(|first| first.attributes != found.untouched.attributes)
+    // A child of a real-time thread looks like a hog that has set SCHED_OTHER itself.
+    let would_be_real_time =
+        matches!(found.untouched.attributes.policy, Policy::Fifo { .. } | Policy::RoundRobin { .. });
+    let differs = |first: Setting| first.attributes != found.untouched.attributes;
+    is_newborn && (would_be_real_time || first.is_some_and(differs))
 }

@@ -18,6 +18,7 @@
 mod agreement;
 mod changes;
 mod finding;
+mod guardians;
 mod judge;
 mod neighbours;
 mod options;
@@ -161,13 +162,13 @@ pub fn run(options: &Options, policies: &Policies, record: bool) -> Result<Stats
     Ok(Stats {
         steps: world.steps(),
         turns: session.turns,
-        acts: session.daemon.caller.acts() + session.guardian.caller.acts(),
+        acts: session.daemon.caller.acts() + session.guardians.acting.caller.acts(),
         periods: judge.periods,
         served: session.daemon.served.len() as u64,
         refused: session.daemon.refused,
         births: world.births(),
-        faults: u64::from(failed) + u64::from(session.guardians - 1),
-        unsure: session.doubt.unsure.len() as u64,
+        faults: u64::from(failed) + u64::from(session.guardians.replacements + session.guardians.successions),
+        unsure: session.guardians.doubt.unsure.len() as u64,
         changes: session.daemon.changes,
         departures: session.daemon.departures,
         adjusts: session.daemon.adjusts.as_ref().map_or(0, |changes| changes.count),
@@ -176,7 +177,7 @@ pub fn run(options: &Options, policies: &Policies, record: bool) -> Result<Stats
 }
 
 fn has_failed(session: &Session) -> bool {
-    session.daemon.caller.fault().is_some() || session.guardian.caller.fault().is_some()
+    session.daemon.caller.fault().is_some() || session.guardians.acting.caller.fault().is_some()
 }
 
 fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(), Finding> {
@@ -188,7 +189,7 @@ fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(
         if has_failed(session) {
             return Ok(true);
         }
-        if let Some(Plan { target, fault, act }) = waiting.take_if(|_| session.daemon.is_guarded()) {
+        if let Some(Plan { target, fault, act }) = waiting.take_if(|_| session.guardians.is_guarded()) {
             session.plan(target, fault, act);
         }
         judge.look(session).map(|()| false)
@@ -197,12 +198,13 @@ fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(
     if session.daemon.caller.fault().is_some() {
         return after(session, judge, options, now);
     }
-    if session.guardian.caller.fault().is_some() {
-        session.run_until(now + WITHIN, &mut |_, _| Ok(false))?;
-        if session.guardian.caller.fault().is_some() {
+    if session.guardians.acting.caller.fault().is_some() {
+        // If the standby takes over, the daemon keeps its promises meanwhile.
+        session.run_until(now + WITHIN, &mut |session, _| judge.look(session).map(|()| false))?;
+        if session.guardians.acting.caller.fault().is_some() {
             return Err(Finding::new(&session.host, "no guardian is alive a second after its failure".to_string()));
         }
-        // The guardian has failed and was replaced. Now plan a crash of the daemon.
+        // The guardian has failed, and another guardian watches. Now plan a crash of the daemon.
         session.plan(Target::Daemon, simhost::Fault::Crash, options.seed % 50);
         let end = session.host.world().now() + Nanos::ms(300);
         session.run_until(end, &mut |session, _| Ok(session.daemon.caller.fault().is_some()))?;

@@ -4,15 +4,15 @@
 use crate::agreement::{changed_attributes, wrong_level, wrong_state};
 use crate::changes::{Changes, Served};
 use crate::finding::Finding;
+use crate::guardians::Guardians;
 use crate::options::{Options, Target};
 use crate::policies::Policies;
 use daemon::dispatch::{
     Dispatcher, Enclosure, PromiseRequest, Refusal, Signals, begin_loans, enclose, ended, find, moved_threads,
     release_groups, scan,
 };
-use daemon::guardian::{DaemonState, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};
-use daemon::restore::{PATIENCE, Restored, Restoring, end_loans, restore_at_once};
+use daemon::restore::{PATIENCE, restore_at_once};
 use daemon::table::{Beating, Table};
 use daemon::terms;
 use sched::{CpuId, CpuSet, EntityId, Instant, Limit, Nanos};
@@ -43,8 +43,6 @@ const LOAN_MOST: Nanos = Nanos::ms(200);
 /// Maximum time from a change of a served thread's affinity until the thread is served within it, or has left the
 /// promise.
 const FOLLOW_MOST: Nanos = Nanos::ms(200);
-/// Minimum time for which a restoration scans for forks before the restoration may report unsure threads.
-const DOUBT_LEAST: Nanos = Nanos::ms(200);
 /// Interval between random decisions whether to dismiss a client. One in `LEAVING_IN` decisions dismisses a client.
 const LEAVING: Nanos = Nanos::ms(30);
 const LEAVING_IN: u64 = 10;
@@ -52,16 +50,12 @@ const LEAVING_IN: u64 = 10;
 pub(super) struct Daemon {
     pub(super) caller: Caller,
     pub(super) dispatcher: Dispatcher<Caller>,
-    table: Arc<Table>,
+    pub(super) table: Arc<Table>,
     agents: Vec<u32>,
     keeper: u32,
     pub(super) front: u32,
     births: Option<u64>,
     watched: Instant,
-    pulse: Option<Pulse>,
-    /// Number of guardian beats at the start of the newest guardian; `None` once the daemon has observed a further
-    /// beat.
-    awaits: Option<u64>,
     shortest: Nanos,
     requests: VecDeque<(usize, u32, PromiseRequest)>,
     pub(super) served: Vec<Served>,
@@ -81,35 +75,11 @@ pub(super) struct Daemon {
     dice: Dice,
 }
 
-pub(super) struct Guardian {
-    pub(super) caller: Caller,
-    actor: u32,
-    identity: Identity,
-    table: Table,
-    watch: Watch,
-    was_rung: bool,
-    /// Restoration in progress, which scans for new children.
-    restoring: Option<Restoring>,
-    pub(super) is_over: bool,
-}
-
-/// Doubt at the end of a restoration.
-#[derive(Default)]
-pub(super) struct Doubt {
-    /// Threads that may have been inside a fork at the end of the restoration.
-    pub(super) unsure: Vec<Identity>,
-    /// Number of threads that had appeared by the end of the restoration.
-    pub(super) seen: u64,
-}
-
 pub(super) struct Session {
     pub(super) host: SimulatedKernel,
-    memory: Memory,
     pub(super) daemon: Daemon,
-    pub(super) guardian: Guardian,
-    pub(super) guardians: u32,
+    pub(super) guardians: Guardians,
     pub(super) turns: u64,
-    pub(super) doubt: Doubt,
     /// CPU whose agent has just set the levels of its clients.
     levels_of: Option<CpuId>,
     /// Start of the current [`CALM`] interval, with the number of turns and the CPU time of Tactus up to this instant.
@@ -136,7 +106,7 @@ impl Session {
         let keeper = caller.employ(Attributes::raised(priority::SENTINEL), everywhere);
         caller.report_ended_loans_to(keeper);
         let front = caller.employ(Attributes::of(Policy::Other { nice: 0 }), everywhere);
-        let guardian = Guardian::begin(&host, &memory, everywhere);
+        let guardians = Guardians::begin(&host, memory);
         let daemon = Daemon {
             caller,
             dispatcher,
@@ -146,8 +116,6 @@ impl Session {
             front,
             births: None,
             watched: Instant::ZERO,
-            pulse: None,
-            awaits: Some(0),
             shortest: SCAN.1,
             requests: requests.into(),
             served: Vec::new(),
@@ -164,15 +132,15 @@ impl Session {
         for &actor in daemon.agents.iter().chain([&daemon.keeper, &daemon.front]) {
             host.world_mut().ring(actor);
         }
-        let (doubt, calm) = (Doubt::default(), (Instant::ZERO, 0, Nanos::ZERO));
-        Session { host, memory, daemon, guardian, guardians: 1, turns: 0, doubt, levels_of: None, calm }
+        let calm = (Instant::ZERO, 0, Nanos::ZERO);
+        Session { host, daemon, guardians, turns: 0, levels_of: None, calm }
     }
 
     /// Makes a process fail instead of performing act number `act`, counted from this call.
     pub(super) fn plan(&self, target: Target, fault: Fault, act: u64) {
         let caller = match target {
             Target::Daemon => &self.daemon.caller,
-            Target::Guardian => &self.guardian.caller,
+            Target::Guardian => &self.guardians.acting.caller,
         };
         caller.fails_at(caller.acts() + act, fault);
     }
@@ -188,8 +156,7 @@ impl Session {
             self.turns += 1;
             let outcome = catch_unwind(AssertUnwindSafe(|| self.take(tid)));
             if let Err(panic) = outcome {
-                let failed =
-                    if tid == self.guardian.actor { self.guardian.caller.fault() } else { self.daemon.caller.fault() };
+                let failed = self.guardians.caller_of(tid).unwrap_or(&self.daemon.caller).fault();
                 // A failed process no longer has any effect, so its panics do not count.
                 if failed.is_none() {
                     let what = panic.downcast_ref::<String>().cloned();
@@ -209,7 +176,7 @@ impl Session {
         Ok(())
     }
 
-    /// Checks that Tactus does not monopolize a CPU.
+    /// Checks that Tactus does not monopolize the CPUs.
     fn is_calm(&mut self) -> Result<(), Finding> {
         let world = self.host.world();
         let (since, turns, had) = self.calm;
@@ -218,7 +185,9 @@ impl Session {
         if time >= CALM {
             self.calm = (world.now(), self.turns, now);
         }
-        if self.turns - turns > TURNS_MOST || (time >= CALM && used > time.scale(17, 20)) {
+        if self.turns - turns > TURNS_MOST
+            || (time >= CALM && used > time.saturating_mul(self.daemon.agents.len() as u64).scale(17, 20))
+        {
             let turns = self.turns - turns;
             let what = format!("our own threads take {turns} turns and use {used} in {time}");
             drop(world);
@@ -251,18 +220,14 @@ impl Session {
         }
     }
 
-    /// Wakes the guardian when the daemon ends, because the guardian holds a pidfd of the daemon.
     fn notice(&mut self) {
         self.host.world_mut().apply_faults();
-        let has_ended = self.daemon.caller.has_ended();
-        if has_ended && !std::mem::replace(&mut self.guardian.was_rung, true) {
-            self.host.world_mut().ring(self.guardian.actor);
-        }
+        self.guardians.notice(&self.host, &self.daemon.caller);
     }
 
     fn take(&mut self, tid: u32) {
-        if tid == self.guardian.actor {
-            return self.guard();
+        if self.guardians.caller_of(tid).is_some() {
+            return self.guardians.turn(&self.host, &self.daemon.caller, tid);
         }
         let daemon = &mut self.daemon;
         if let Some(place) = daemon.agents.iter().position(|&agent| agent == tid) {
@@ -273,14 +238,14 @@ impl Session {
             daemon.adjusts.iter_mut().for_each(|changes| changes.note_turn(cpu));
             // The dismissal of a client may change the state of the other clients after their levels are set. In that
             // case, the agent is woken again, and the levels are checked after that turn.
-            self.levels_of = Some(cpu).filter(|_| daemon.is_guarded() && !next.call.contains(cpu));
+            self.levels_of = Some(cpu).filter(|_| self.guardians.is_guarded() && !next.call.contains(cpu));
             daemon.table.beat(Beating::Agent(cpu));
             daemon.call(&self.host, &next.call);
             self.host.world_mut().wake_at(tid, next.at.min(now.saturating_add(BEAT)));
         } else if tid == daemon.keeper {
             self.keep();
         } else if tid == daemon.front {
-            daemon.admit(&self.host);
+            daemon.admit(&self.host, self.guardians.is_guarded());
         }
     }
 
@@ -289,12 +254,15 @@ impl Session {
     fn keep(&mut self) {
         self.daemon.table.beat(Beating::Keeper);
         let now = self.daemon.caller.now();
-        if self.daemon.watched.saturating_add(WATCH) <= now || self.daemon.awaits.is_some() {
-            self.daemon.watched = now;
-            self.watch(now);
-            self.daemon.follow_threads(&self.host);
-        }
+        let is_due = self.daemon.watched.saturating_add(WATCH) <= now;
         let daemon = &mut self.daemon;
+        if is_due || !self.guardians.is_guarded() || self.guardians.takes_over {
+            daemon.watched = now;
+            let of_daemon = (&daemon.caller, &*daemon.table);
+            let call = self.guardians.watch(&self.host, &mut daemon.dispatcher, of_daemon, now);
+            daemon.call(&self.host, &call);
+            daemon.follow_threads(&self.host);
+        }
         let latest = daemon.caller.births().ok();
         if latest.is_none() || latest != daemon.births {
             daemon.births = latest;
@@ -321,102 +289,10 @@ impl Session {
             restoring.look(&daemon.caller, &daemon.table);
         }
         let again = daemon.dispatcher.keep_leaving(leaving);
-        let looking = if daemon.lacking.is_empty() { daemon.shortest } else { SCAN.0 };
+        let looking = if daemon.lacking.is_empty() && !self.guardians.takes_over { daemon.shortest } else { SCAN.0 };
         let pause = looking.max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH)).min(WATCH);
         let at = daemon.caller.now().saturating_add(pause);
         self.host.world_mut().wake_at(daemon.keeper, at);
-    }
-
-    fn watch(&mut self, now: Instant) {
-        let daemon = &mut self.daemon;
-        if let Some(before) = daemon.awaits {
-            let begins = daemon.table.guardian() == Some(self.guardian.identity)
-                && daemon.table.beats(Beating::Guardian) != before;
-            if begins {
-                daemon.awaits = None;
-                daemon.pulse = Some(Pulse::begin(&daemon.table, now));
-                let call = daemon.dispatcher.resume();
-                daemon.call(&self.host, &call);
-            }
-            return;
-        }
-        let has_ended = self.guardian.caller.has_ended();
-        let is_felt = daemon.pulse.as_mut().is_some_and(|pulse| pulse.is_felt(&daemon.table, now));
-        if is_felt && !has_ended {
-            return;
-        }
-        daemon.dispatcher.suspend();
-        if daemon.caller.fault().is_some() {
-            return;
-        }
-        if !has_ended {
-            self.host.world_mut().kill(self.guardian.caller.pid());
-        }
-        daemon.awaits = Some(daemon.table.beats(Beating::Guardian));
-        let everywhere = self.host.world().cpus();
-        self.guardian = Guardian::begin(&self.host, &self.memory, everywhere);
-        self.guardians += 1;
-    }
-
-    // ---- The guardian ----
-
-    fn guard(&mut self) {
-        let guardian = &mut self.guardian;
-        if guardian.is_over {
-            return;
-        }
-        let pid = self.daemon.caller.pid();
-        if let Some(mut restoring) = guardian.restoring.take() {
-            restoring.look(&guardian.caller, &guardian.table);
-            return self.go_on_restoring(restoring);
-        }
-        if guardian.table.guardian() != Some(guardian.identity) {
-            guardian.table.set_guardian(guardian.identity);
-        }
-        let state = if self.daemon.caller.has_ended() { DaemonState::HasEnded } else { DaemonState::Lives };
-        match guardian.watch.step(&guardian.table, state, |_| None) {
-            Verdict::Fine => {}
-            Verdict::End => guardian.is_over = true,
-            Verdict::Kill { .. } if guardian.caller.fault().is_none() => {
-                self.host.world_mut().kill(pid);
-                end_loans(&guardian.caller, &guardian.table);
-            }
-            Verdict::Kill { .. } => {}
-            Verdict::Restore => {
-                end_loans(&guardian.caller, &guardian.table);
-                let mut restoring = Restoring::begin_all(&guardian.caller, &guardian.table);
-                restoring.look(&guardian.caller, &guardian.table);
-                if state == DaemonState::HasEnded {
-                    return self.go_on_restoring(restoring);
-                }
-            }
-        }
-        let at = self.host.world().now() + INTERVAL;
-        self.host.world_mut().wake_at(guardian.actor, at);
-    }
-
-    /// Continues a restoration: schedules the next scan of the guardian, or completes the restoration. A real guardian
-    /// sleeps between two scans instead.
-    fn go_on_restoring(&mut self, restoring: Restoring) {
-        let now = self.host.world().now();
-        let time = restoring.time();
-        let guardian = &mut self.guardian;
-        if let Some(pause) = restoring.pause().filter(|_| time < PATIENCE) {
-            guardian.restoring = Some(restoring);
-            return self.host.world_mut().wake_at(guardian.actor, now + pause);
-        }
-        let restored = restoring.end();
-        if restored.is_settled() {
-            guardian.table.finish();
-            guardian.is_over = guardian.caller.fault().is_none();
-        }
-        self.host.world_mut().wake_at(guardian.actor, now + INTERVAL);
-        self.note_doubt(&restored, time);
-    }
-
-    fn note_doubt(&mut self, restored: &Restored, time: Nanos) {
-        assert!(restored.unsure.is_empty() || time >= DOUBT_LEAST, "in doubt after {time}");
-        self.doubt = Doubt { unsure: restored.unsure.clone(), seen: self.host.world().seen() };
     }
 
     /// Ends the daemon in an orderly way.
@@ -436,7 +312,7 @@ impl Session {
         // From here on no thread is raised, and no agent needs to beat.
         self.daemon.table.set_watched(0);
         let restored = restore_at_once(&self.daemon.caller, &self.daemon.table);
-        self.note_doubt(&restored, time);
+        self.guardians.note_doubt(&self.host, &restored, time);
         self.daemon.table.finish();
         self.daemon.is_over = true;
         Ok(())
@@ -444,11 +320,6 @@ impl Session {
 }
 
 impl Daemon {
-    /// Returns whether the daemon has observed that its guardian is active.
-    pub(super) fn is_guarded(&self) -> bool {
-        self.awaits.is_none()
-    }
-
     fn call(&self, host: &SimulatedKernel, cpus: &CpuSet) {
         if self.caller.fault().is_some() {
             return;
@@ -535,10 +406,8 @@ impl Daemon {
     }
 
     /// Admits the next client, and dismisses a client from time to time.
-    fn admit(&mut self, host: &SimulatedKernel) {
-        if self.awaits.is_none()
-            && let Some((tag, pid, request)) = self.requests.pop_front()
-        {
+    fn admit(&mut self, host: &SimulatedKernel, is_guarded: bool) {
+        if is_guarded && let Some((tag, pid, request)) = self.requests.pop_front() {
             match self.promise(&request, pid) {
                 Ok((entities, call)) => {
                     self.shortest = self.shortest.min(request.reservation.period);
@@ -569,25 +438,5 @@ impl Daemon {
         }
         let at = self.caller.now().saturating_add(pause);
         host.world_mut().wake_at(self.front, at);
-    }
-}
-
-impl Guardian {
-    fn begin(host: &SimulatedKernel, memory: &Memory, everywhere: CpuSet) -> Guardian {
-        let caller = host.begin("guardian", ROOT);
-        let actor = caller.employ(Attributes::raised(priority::GUARDIAN), everywhere);
-        let table = Table::open(Box::new(caller.map(memory))).expect("the daemon has made it");
-        let identity = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
-        host.world_mut().ring(actor);
-        Guardian {
-            caller,
-            actor,
-            identity,
-            table,
-            watch: Watch::default(),
-            was_rung: false,
-            restoring: None,
-            is_over: false,
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The daemon's handle to its guardian.
 
 use super::name::COMMAND;
+use super::succession::Standby;
 use super::watch::Pulse;
 use crate::Explanation;
 use crate::directory::Directory;
@@ -30,6 +31,7 @@ const LOOK: Nanos = Nanos::ms(1);
 pub struct Handle {
     child: Child,
     process: Process,
+    identity: Identity,
     pulse: Pulse,
 }
 
@@ -40,40 +42,75 @@ pub fn this_program() -> &'static Path {
 }
 
 impl Handle {
-    /// Starts `program` with the arguments `guardian DIRECTORY`. Returns when the guardian watches the daemon.
+    /// Starts `program` with the arguments `guardian DIRECTORY`. The process stands by while another guardian watches.
+    ///
+    /// # Errors
+    /// The process does not start.
+    pub fn spawn(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Explanation> {
+        // The guardian needs an absolute path: it runs in `/`, so that its working directory does not prevent a file
+        // system from being unmounted.
+        let path = std::path::absolute(directory.path()).map_err(|error| failed(&error.to_string()))?;
+        let mut command = Command::new(program);
+        command.arg0("tactus").arg(COMMAND).arg(path).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.spawn().map_err(|error| failed(&error.to_string()))?;
+        // The child is not reaped yet, so its pid is not reused.
+        match Process::open(child.id()).and_then(|process| Ok((process, Thread::open(child.id())?.identity()))) {
+            Ok((process, identity)) => {
+                Ok(Handle { child, process, identity, pulse: Pulse::begin(table, clock::now()) })
+            }
+            Err(error) => {
+                end(&mut child);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Starts a guardian like [`Handle::spawn`]. Returns when the guardian watches the daemon.
     ///
     /// # Errors
     /// The guardian does not start, ends at once, or does not watch the daemon within two seconds. After an error, no
     /// guardian is running.
     pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Explanation> {
-        let failed = |why: String| Explanation::new(format!("cannot start the guardian: {why}"), "try again");
-        // The guardian needs an absolute path: it runs in `/`, so that its working directory does not prevent a file
-        // system from being unmounted.
-        let path = std::path::absolute(directory.path()).map_err(|error| failed(error.to_string()))?;
         let before = table.beats(Beating::Guardian);
-        let mut command = Command::new(program);
-        command.arg0("tactus").arg(COMMAND).arg(path).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
-        let mut child = urgently(|| command.spawn()).map_err(|error| failed(error.to_string()))?;
-        let began = Process::open(child.id()).map_err(|error| failed(error.to_string())).and_then(|process| {
-            let end = clock::now() + BEGIN;
-            // The child is not reaped yet, so its pid is not reused.
-            let identity = Thread::open(child.id())?.identity();
-            while !watches(table, identity, before) {
-                if process.ends_within(LOOK) {
-                    return Err(failed("it has ended at once".to_string()));
-                }
-                if clock::now() >= end {
-                    return Err(failed(format!("it is not ready after {BEGIN}")));
-                }
+        let mut handle = urgently(|| Handle::spawn(directory, table, program))?;
+        let end = clock::now() + BEGIN;
+        while !(handle.watches(table) && table.beats(Beating::Guardian) != before) {
+            let has_ended = handle.process.ends_within(LOOK);
+            if has_ended || clock::now() >= end {
+                handle.kill();
+                let why = if has_ended {
+                    "it has ended at once".to_string()
+                } else {
+                    format!("it is not ready after {BEGIN}")
+                };
+                return Err(failed(&why));
             }
-            Ok(process)
-        });
-        match began {
-            Ok(process) => Ok(Handle { child, process, pulse: Pulse::begin(table, clock::now()) }),
-            Err(reason) => {
-                end(&mut child);
-                Err(reason)
-            }
+        }
+        handle.begin_watch(table);
+        Ok(handle)
+    }
+
+    /// Begins to watch over this guardian, which watches the daemon from now on.
+    pub fn begin_watch(&mut self, table: &Table) {
+        self.pulse = Pulse::begin(table, clock::now());
+    }
+
+    /// Returns whether `table` names this process as the guardian.
+    fn watches(&self, table: &Table) -> bool {
+        table.guardian() == Some(self.identity)
+    }
+
+    /// Returns the state of this process as a standby.
+    #[must_use]
+    pub fn as_standby(&self, table: &Table) -> Standby {
+        if self.process.has_ended() {
+            Standby::HasEnded
+        } else if self.watches(table) {
+            Standby::Watches
+        } else if table.standby() == Some(self.identity) {
+            Standby::Ready
+        } else {
+            Standby::Starts
         }
     }
 
@@ -119,10 +156,8 @@ fn urgently<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Returns whether the table names `identity` as the guardian, and the guardian has beaten since the table counted
-/// `before` beats.
-fn watches(table: &Table, identity: Identity, before: u64) -> bool {
-    table.guardian() == Some(identity) && table.beats(Beating::Guardian) != before
+fn failed(why: &str) -> Explanation {
+    Explanation::new(format!("cannot start the guardian: {why}"), "try again")
 }
 
 /// Kills and reaps `child`.

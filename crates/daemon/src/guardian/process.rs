@@ -15,9 +15,11 @@ use sys::attributes::{self, Attributes};
 use sys::event::Waiting;
 use sys::process::{self, Process};
 use sys::shared::Lock;
-use sys::thread::{self, State, Thread};
+use sys::thread::{self, Identity, State, Thread};
 use sys::{affinity, clock, cpus, memory};
 
+/// Interval between two checks of a standby whether anything is left to guard.
+const LOOK: Nanos = Nanos::s(1);
 /// Maximum number of threads that a report lists individually.
 const LISTED_MOST: usize = 32;
 
@@ -61,6 +63,9 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
         Err(sys::Error::Gone(_)) => None,
         Err(error) => return Err(error.into()),
     };
+    if !stand_by(&table, me.identity())? {
+        return Ok(true);
+    }
     if let Some(daemon) = &daemon {
         waiting.add(daemon, 0)?;
     }
@@ -107,6 +112,20 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
             clock::sleep_until(due);
         }
     }
+}
+
+/// Waits while another guardian watches the daemon of `table`. Returns whether something is left to guard afterwards.
+fn stand_by(table: &Table, me: Identity) -> sys::Result<bool> {
+    let Some(guardian) = table.guardian() else { return Ok(true) };
+    match Process::open_as(guardian) {
+        Ok(guardian) => {
+            table.set_standby(me);
+            while !table.is_finished() && !guardian.ends_within(LOOK) {}
+        }
+        Err(sys::Error::Gone(_)) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(!table.is_finished())
 }
 
 /// Returns the state of the daemon of `table`. `None`: the process had already ended when the guardian started.

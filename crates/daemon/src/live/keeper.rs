@@ -4,7 +4,7 @@ use super::setup::Setup;
 use super::shared::{AT_ONCE, Shared, at_agent_priority};
 use crate::Explanation;
 use crate::dispatch::{Known, ended, find, moved_threads};
-use crate::guardian::Handle;
+use crate::guardian::{Care, Handle, Standby, Succession};
 use crate::kernel::{Kernel, priority};
 use crate::table::{Beating, Table};
 use sched::{Instant, Nanos};
@@ -27,11 +27,13 @@ pub(super) fn enter() -> Result<()> {
     clock::set_slack(Nanos::ns(1))
 }
 
-/// The watch over the guardian.
+/// The watch over the guardian and its standby.
 pub(super) struct Watcher<'s> {
     setup: &'s Setup,
     table: Arc<Table>,
     guardian: Option<Handle>,
+    standby: Option<Handle>,
+    succession: Succession,
 }
 
 impl<'s> Watcher<'s> {
@@ -41,25 +43,58 @@ impl<'s> Watcher<'s> {
     /// The guardian does not start. The caller must not raise any thread after this error.
     pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Explanation> {
         let guardian = Some(Handle::start(&setup.directory, &table, &setup.executable)?);
-        Ok(Watcher { setup, table, guardian })
+        Ok(Watcher { setup, table, guardian, standby: None, succession: Succession::default() })
     }
 
-    fn is_alive(&mut self) -> bool {
-        self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, clock::now()))
+    /// Returns the next action.
+    fn step(&mut self) -> Care {
+        let now = clock::now();
+        let is_alive = self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, now));
+        let standby = self.standby.as_ref().map_or(Standby::None, |standby| standby.as_standby(&self.table));
+        self.succession.step(is_alive, standby, now)
     }
 
-    /// Kills the current guardian and starts a new guardian.
-    fn replace(&mut self) -> std::result::Result<(), Explanation> {
-        if let Some(dead) = self.guardian.take() {
-            dead.kill();
+    /// Starts a standby as an ordinary process.
+    fn start_standby(&mut self) -> std::result::Result<(), Explanation> {
+        self.standby = Some(Handle::spawn(&self.setup.directory, &self.table, &self.setup.executable)?);
+        Ok(())
+    }
+
+    fn drop_standby(&mut self) {
+        if let Some(standby) = self.standby.take() {
+            standby.kill();
         }
+    }
+
+    fn kill_guardian(&mut self) {
+        if let Some(guardian) = self.guardian.take() {
+            guardian.kill();
+        }
+    }
+
+    /// Makes the standby, which has taken over, the guardian.
+    fn promote(&mut self) {
+        self.kill_guardian();
+        self.guardian = self.standby.take();
+        if let Some(guardian) = &mut self.guardian {
+            guardian.begin_watch(&self.table);
+        }
+    }
+
+    /// Kills the current guardian and its standby, and starts a new guardian.
+    fn replace(&mut self) -> std::result::Result<(), Explanation> {
+        self.drop_standby();
+        self.kill_guardian();
         self.guardian = Some(Handle::start(&self.setup.directory, &self.table, &self.setup.executable)?);
         Ok(())
     }
 
-    /// Waits until the guardian ends. The table must be finished.
+    /// Waits until the guardian and its standby end. The table must be finished.
     pub(super) fn stop(&mut self) {
-        if let Some(guardian) = self.guardian.take() {
+        if self.standby.as_ref().is_some_and(|standby| standby.as_standby(&self.table) == Standby::Starts) {
+            self.drop_standby();
+        }
+        for guardian in [self.guardian.take(), self.standby.take()].into_iter().flatten() {
             guardian.stop();
         }
     }
@@ -68,14 +103,14 @@ impl<'s> Watcher<'s> {
 /// Runs the keeper until the daemon ends.
 pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()> {
     let (mut births, mut is_notified, mut watched) = (None, true, Instant::ZERO);
-    let (mut again, mut lacks_loans) = (None, false);
+    let (mut again, mut lacks_loans, mut takes_over) = (None, false, false);
     while !shared.over.load(Ordering::Acquire) {
         shared.table.beat(Beating::Keeper);
         let now = clock::now();
         let mut has_dismissals = is_notified || again.is_some();
-        if watched.saturating_add(WATCH) <= now {
+        if takes_over || watched.saturating_add(WATCH) <= now {
             watched = now;
-            watch(shared, watcher);
+            takes_over = watch(shared, watcher);
             follow_threads(shared);
             has_dismissals = true;
             lacks_loans = true;
@@ -95,7 +130,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         if has_dismissals {
             again = finish_dismissals(shared);
         }
-        let looking = if lacks_loans { SCAN.0 } else { shared.looking() };
+        let looking = if lacks_loans || takes_over { SCAN.0 } else { shared.looking() };
         let pause = looking.max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH));
         let signals = shared.keeper_events.next(clock::now().saturating_add(pause.min(WATCH)))?;
         is_notified = signals.is_some();
@@ -163,12 +198,29 @@ fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
     at_agent_priority(|| shared.lock().keep_leaving(leaving))
 }
 
-/// Checks the guardian. Without a guardian, no thread may be raised, so all threads stay restored until a new guardian
-/// runs.
-fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>) {
-    if watcher.is_alive() {
-        return;
+/// Checks the guardian and its standby. Returns whether the standby is about to take over.
+fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> bool {
+    match watcher.step() {
+        Care::Nothing => {}
+        Care::Start => {
+            if let Err(reason) = watcher.start_standby() {
+                shared.warn(reason);
+            }
+        }
+        Care::Drop => watcher.drop_standby(),
+        Care::Await => {
+            watcher.kill_guardian();
+            return true;
+        }
+        Care::Promote => watcher.promote(),
+        Care::Replace => replace(shared, watcher),
     }
+    false
+}
+
+/// Replaces the guardian. Without a guardian, no thread may be raised, so all threads stay restored until a new guardian
+/// runs.
+fn replace(shared: &Shared<'_>, watcher: &mut Watcher<'_>) {
     at_agent_priority(|| shared.lock().suspend());
     match watcher.replace() {
         Ok(()) => {

@@ -126,18 +126,20 @@ fn a_live_run_is_released_with_its_commands() {
 }
 
 #[test]
-fn after_the_death_of_daemon_and_guardian_a_release_gives_everything_back() {
+fn after_the_death_of_daemon_and_guardians_a_release_gives_everything_back() {
     let Some(_turn) = turn() else { return };
     for limit in [None, Some("--hard")] {
         let hog = Child::start(HOG).unwrap();
         let before = Now::of(hog.pid());
         let live = Live::promise(&PROMISE.into_iter().chain(limit).collect::<Vec<_>>(), &[hog.pid()]);
-        let guardian = live.guardian();
-        // The guardian must not restore the threads before it is killed, nor the daemon replace it.
+        let (guardian, standby) = (live.guardian(), live.await_standby());
+        // No guardian may restore the threads before it is killed, nor the daemon replace it.
+        standby.stop().unwrap();
         live.process.stop().unwrap();
         guardian.kill().unwrap();
         live.process.kill().unwrap();
-        assert!(guardian.ends_within(Nanos::s(2)) && live.process.ends_within(Nanos::s(2)));
+        standby.kill().unwrap();
+        assert!([&guardian, &standby, &live.process].iter().all(|process| process.ends_within(Nanos::s(2))));
         assert_ne!(affinity::get(hog.pid()).unwrap(), before.affinity, "it is still confined");
         let released = live.place.run(&["release", "--directory", "live"]);
         assert_eq!(released.code, Some(0), "{released:?}");

@@ -6,8 +6,8 @@ use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, PROMISED, assert_restored, turn, 
 use sched::{Instant, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::Child;
-use sys::clock;
 use sys::process::Process;
+use sys::{affinity, clock};
 
 /// Processes with threads and children, some with a soft promise and some with a hard promise.
 struct Crowd {
@@ -112,6 +112,30 @@ fn a_guardian_that_is_killed_is_replaced_and_its_successor_guards() {
 fn a_guardian_that_is_stopped_is_replaced_and_its_successor_guards() {
     let Some(_turn) = turn() else { return };
     guardian_is_missed(|guardian| guardian.stop().unwrap());
+}
+
+#[test]
+fn a_standby_takes_over_from_a_killed_guardian_without_an_interruption() {
+    let Some(_turn) = turn() else { return };
+    let child = Child::start(HOG).unwrap();
+    let live = Live::promise(&["--period", "10ms", "--slice", "5ms"], &[child.pid()]);
+    let first = live.guardian();
+    live.await_standby();
+    let begin = clock::now();
+    first.kill().unwrap();
+    // A suspended daemon restores the affinity of its clients.
+    let is_confined = || affinity::get(child.pid()).unwrap().len() == 1;
+    while live.guardian().pid() == first.pid() {
+        assert!(is_confined(), "service is suspended");
+        assert!(clock::now() < begin + PROMISED, "the standby takes over");
+    }
+    let after = clock::now() + Nanos::ms(200);
+    while clock::now() < after {
+        assert!(is_confined(), "service is suspended");
+        clock::sleep(Nanos::us(200));
+    }
+    live.await_standby();
+    live.end();
 }
 
 #[test]

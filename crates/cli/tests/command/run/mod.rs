@@ -278,6 +278,19 @@ impl Live {
         found.unwrap()
     }
 
+    /// Waits until a second guardian stands by, and returns its process.
+    fn await_standby(&self) -> Process {
+        let mut found = None;
+        soon("a guardian stands by", || {
+            let Some(table) = self.directory().open_table().ok().flatten() else { return false };
+            let standby = table.standby().filter(|standby| table.guardian() != Some(*standby));
+            let process = standby.and_then(|standby| Process::open_as(standby).ok());
+            found = process.filter(|process| !process.has_ended());
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
     /// Sends `signal` to the process group of the run, as a terminal does.
     fn signal_group(&self, signal: &str) {
         signal_to(signal, &format!("-{}", self.process.pid()));

@@ -97,7 +97,6 @@ impl Judge {
         // A child whose parent ended before Tactus observed the child cannot be found.
         let wrong = |found: &Difference| {
             !found.is_orphan
-                && !is_ambiguous(&world, found)
                 && !is_in_doubt(&world, found, &session.guardians.doubt)
                 && !self.is_excused(&world, found, options)
         };
@@ -115,12 +114,13 @@ impl Judge {
     }
 
     /// Returns whether each value that differs is excused: other processes have requested it for a thread of the same
-    /// client, or no observer can tell or restore the right affinity.
+    /// client, or no observer can tell or restore the right value.
     fn is_excused(&self, world: &World, found: &Difference, options: &Options) -> bool {
         let Some(tag) = world.mark_of(found.tid) else { return false };
         let (tree, Difference { is, untouched, .. }) = (&self.ledger.borrow()[tag], found);
-        let has_attributes =
-            is.attributes == untouched.attributes || (options.others && is_requested(&tree.attributes, is.attributes));
+        let has_attributes = is.attributes == untouched.attributes
+            || is_ambiguous_newborn(world, found)
+            || (options.others && is_requested(&tree.attributes, is.attributes));
         let is_mask_requested = is.affinity == untouched.affinity || tree.affinities.contains(&is.affinity);
         let has_affinity = (is.affinity == untouched.affinity && !found.is_pinned)
             || world.is_ambiguous(found.tid)
@@ -191,17 +191,17 @@ fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
     world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| unsure.contains(&pid))
 }
 
-/// Returns whether the originals of the thread are ambiguous. The kernel does not report which thread of the parent
-/// process forked a child, so Tactus assumes that the first thread did. The first thread may have other attributes than
-/// the thread that forked the child.
-fn is_ambiguous(world: &World, found: &Difference) -> bool {
+/// Returns whether the thread has the attributes of a newborn, and its original attributes are ambiguous. The kernel does
+/// not report which thread of the parent process forked a child, so Tactus assumes that the first thread did. The first
+/// thread may have other attributes than the thread that forked the child.
+fn is_ambiguous_newborn(world: &World, found: &Difference) -> bool {
     let began = world.parent_of(found.pid);
     let first = began.and_then(|parent| world.untouched(parent));
-    let fair = Attributes::of(Policy::Other { nice: 0 });
-    let is_newborn = found.is.attributes == fair && found.is.affinity == found.untouched.affinity;
+    let leader = world.untouched(found.pid);
     // A child of a real-time thread looks like a hog that has set SCHED_OTHER itself.
     let would_be_real_time =
         matches!(found.untouched.attributes.policy, Policy::Fifo { .. } | Policy::RoundRobin { .. });
     let differs = |first: Setting| first.attributes != found.untouched.attributes;
-    is_newborn && (would_be_real_time || first.is_some_and(differs))
+    let is_newborn = found.is.attributes == Attributes::of(Policy::Other { nice: 0 });
+    is_newborn && (would_be_real_time || [first, leader].into_iter().flatten().any(differs))
 }

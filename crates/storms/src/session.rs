@@ -309,11 +309,11 @@ impl Session {
             self.run_until(end, &mut |_, _| Ok(false))?;
             time = self.host.world().now().since(begin);
         }
-        // From here on no thread is raised, and no agent needs to beat.
-        self.daemon.table.set_watched(0);
         let restored = restore_at_once(&self.daemon.caller, &self.daemon.table);
         self.guardians.note_doubt(&self.host, &restored, time);
         self.daemon.table.finish();
+        // From here on no thread is raised, and no agent needs to beat.
+        self.daemon.table.set_watched(0);
         self.daemon.is_over = true;
         Ok(())
     }

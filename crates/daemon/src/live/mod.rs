@@ -239,11 +239,9 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
         notification: Bell::new()?,
     };
     let answer = run(&shared, &mut watcher, front);
-    // Restore once more, from the table. The table still contains the threads that the dispatcher could not restore,
-    // and the threads that may be inside a fork. If something is left to restore, the guardian tries again after the
-    // end of this process, and then the next daemon at its start.
-    if restore::restore(&kernel, &table, clock::sleep).is_settled() {
-        table.finish();
+    // If something is left to restore, the guardian tries again after the end of this process, and then the next daemon
+    // at its start.
+    if table.is_finished() {
         watcher.stop();
         setup.directory.remove_table(&held).map_err(Failure::Failed)?;
     }
@@ -280,6 +278,12 @@ fn run<R>(
         };
         restore_all(shared);
         await_leaving(shared);
+        // Restore once more, from the table. The table still contains the threads that the dispatcher could not restore,
+        // and the threads that may be inside a fork. The agents continue to beat, so that the guardian restores them if
+        // this process hangs.
+        if restore::restore(shared.kernel, &shared.table, clock::sleep).is_settled() {
+            shared.table.finish();
+        }
         // From here on no thread is raised, and no agent needs to beat.
         shared.table.set_watched(0);
         shared.end();

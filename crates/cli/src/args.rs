@@ -208,7 +208,7 @@ pub(crate) struct Run {
     /// A running process, in place of a command; may be repeated
     #[arg(long, value_name = "PID", help_heading = "Promise")]
     pub(crate) pid: Vec<u32>,
-    /// How clients receive their priority
+    /// How clients receive their CPU time
     #[arg(long, value_enum, value_name = "MECHANISM", default_value_t, help_heading = "Promise")]
     pub(crate) mechanism: Raising,
 
@@ -222,7 +222,7 @@ pub(crate) struct Run {
     pub(crate) output: Output,
 }
 
-/// How clients receive their priority.
+/// How clients receive their CPU time.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Raising {
     /// By inheritance where it works, otherwise by their attributes
@@ -232,6 +232,8 @@ pub(crate) enum Raising {
     Inherit,
     /// By SCHED_FIFO, set for each thread and restored afterwards
     Fifo,
+    /// By SCHED_DEADLINE: the kernel serves a process with one thread, or the vCPUs of a VM
+    Deadline,
 }
 
 #[derive(Args, Debug)]

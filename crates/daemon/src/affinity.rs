@@ -65,7 +65,7 @@ pub(crate) enum GivenBack {
 }
 
 /// Restores the affinity of a thread that Tactus has confined to `confined`, unless another process has changed the
-/// affinity. A thread that follows its cpuset follows it again, even if its affinity already looks right.
+/// affinity. Does nothing if `confined` is empty. A thread that follows its cpuset follows it again, even if its affinity already looks right.
 ///
 /// # Errors
 /// The thread has ended, or the kernel refuses.
@@ -75,6 +75,9 @@ pub(crate) fn give_back<K: Kernel>(
     original: &Original,
     confined: &CpuSet,
 ) -> sys::Result<GivenBack> {
+    if confined.is_empty() {
+        return Ok(GivenBack::AsBefore);
+    }
     let found = kernel.affinity(thread)?;
     if found != *confined {
         if found == original.affinity && !original.follows_cpuset {

@@ -127,6 +127,13 @@ pub trait Kernel {
     /// The thread has ended.
     fn usage(&self, thread: &Self::Thread) -> Result<Usage>;
 
+    /// Returns how often the thread has blocked (voluntary context switches). The end of a reservation's slice does not
+    /// count.
+    ///
+    /// # Errors
+    /// The thread has ended, or the kernel does not count.
+    fn sleeps(&self, thread: &Self::Thread) -> Result<u64>;
+
     /// Returns the scheduling attributes of the thread.
     ///
     /// # Errors
@@ -364,6 +371,10 @@ impl<K: Kernel> Kernel for &K {
 
     fn usage(&self, thread: &Self::Thread) -> Result<Usage> {
         (**self).usage(thread)
+    }
+
+    fn sleeps(&self, thread: &Self::Thread) -> Result<u64> {
+        (**self).sleeps(thread)
     }
 
     fn attributes(&self, thread: &Self::Thread) -> Result<Attributes> {

@@ -258,6 +258,10 @@ impl Kernel for Linux {
         held_in(&thread.meter, || thread.held.meter())?.read()
     }
 
+    fn sleeps(&self, thread: &Thread) -> Result<u64> {
+        thread.held.sleeps()
+    }
+
     fn attributes(&self, thread: &Thread) -> Result<Attributes> {
         attributes::get(thread.tid())
     }

@@ -13,14 +13,14 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Entry, Original};
+pub use entry::{Entry, Original, Reserved};
 pub use group::FreezerGroup;
 
 use crate::kernel::Cells;
 use group::{FOUND, FOUND_FROZEN, THREAD, group_of};
 use row::{
-    OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_FOLLOWS_CPUSET, OF_GIVEN_BACK, OF_KIND, OF_LEADER, OF_THREAD, OF_USE,
-    ROW, entry_of, identity_of, words_of, words_of_attributes,
+    OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_FOLLOWS_CPUSET, OF_GIVEN_BACK, OF_KIND, OF_LEADER, OF_RESERVED,
+    OF_THREAD, OF_USE, ROW, entry_of, identity_of, words_of, words_of_attributes, words_of_reserved,
 };
 use sched::CpuId;
 use sched::id::CPUS_MAX;
@@ -32,8 +32,8 @@ use sys::thread::Identity;
 const MAGIC: u64 = u64::from_be_bytes(*b"TACTUSTB");
 /// Version of the layout below. Tables of later versions are not read. Up to version 2, every row describes a thread, the
 /// words that version 3 added to a row are zero, and Tactus limits a process by SIGSTOP. A table of version 1 has
-/// originals in every row.
-const VERSION: u64 = 3;
+/// originals in every row. Up to version 3, Tactus sets no reservation.
+const VERSION: u64 = 4;
 /// Last version of tables whose rows record stops.
 const WITH_STOPS: u64 = 2;
 
@@ -244,6 +244,7 @@ impl Table {
         self.store_all(at + OF_CONFINED, &words_of(&entry.confined));
         self.cells.store(at + OF_FOLLOWS_CPUSET, u64::from(entry.original.follows_cpuset));
         self.cells.store(at + OF_GIVEN_BACK, 0);
+        self.store_all(at + OF_RESERVED, &words_of_reserved(entry.reserved));
         self.commit(row);
         Ok(row)
     }

@@ -2,7 +2,7 @@
 
 use crate::Explanation;
 use crate::directory::Directory;
-use crate::dispatch::RaiseBy;
+use crate::dispatch::{KeptBy, RaiseBy};
 use crate::doctor::Mechanism;
 use crate::guardian::this_program;
 use crate::host_profile::HostProfile;
@@ -34,6 +34,22 @@ pub fn knobs(policy: &Descriptor) -> Knobs {
     knobs
 }
 
+/// Name of the policy that admits promises which the kernel keeps, and its knobs. The kernel runs a reserved thread on
+/// any CPU, so the policy places no client.
+pub const DEADLINE_POLICY: &str = "edf";
+const DEADLINE_WORDS: [(&str, &str); 2] = [("placement", "global"), ("enforce", "hard")];
+
+/// How the promises are kept.
+#[derive(Clone, Debug)]
+enum How {
+    /// By turns of threads that inherit their priority.
+    Inheritance,
+    /// By turns of threads whose attributes are set, for this reason.
+    Attributes(Explanation),
+    /// By SCHED_DEADLINE.
+    Deadline,
+}
+
 /// The conditions of promises on a host.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -45,8 +61,7 @@ pub struct Terms {
     promised: u64,
     throttling: Bandwidth,
     fair_server: Option<Bandwidth>,
-    /// Reason why threads do not inherit their priority; `None`: they do.
-    sets_attributes: Option<Explanation>,
+    how: How,
 }
 
 impl Terms {
@@ -63,23 +78,47 @@ impl Terms {
         policy: &'static Descriptor,
         inheritance: Result<(), Explanation>,
     ) -> Result<Terms, Explanation> {
-        let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
+        let how = inheritance.map_or_else(How::Attributes, |()| How::Inheritance);
+        Terms::of(host, policy, knobs(policy), how)
+    }
+
+    /// Returns the terms on `host` for promises that the kernel keeps, by SCHED_DEADLINE. `policy` is
+    /// [`DEADLINE_POLICY`].
+    ///
+    /// # Errors
+    /// The kernel grants no reservations on `host`, so no promise is possible.
+    ///
+    /// # Panics
+    /// `policy` describes another policy, which lacks the knobs.
+    pub fn by_deadline(host: &HostProfile, policy: &'static Descriptor) -> Result<Terms, Explanation> {
+        let mut knobs = policy.defaults();
+        for (knob, word) in DEADLINE_WORDS {
+            knobs.set_word(knob, word).expect("the policy has this knob");
+        }
+        Terms::of(host, policy, knobs, How::Deadline)
+    }
+
+    fn of(host: &HostProfile, policy: &'static Descriptor, mut knobs: Knobs, how: How) -> Result<Terms, Explanation> {
+        let mechanism = if matches!(how, How::Deadline) { Mechanism::Deadline } else { Mechanism::Fifo };
+        let promisable = host.promisable_ppm(mechanism).unwrap_or(0);
         if promisable == 0 {
             let remedy = "use a control group with real-time runtime; `tactus doctor` shows the details";
             return Err(Explanation::new("no promise is possible here: real-time threads receive no CPU time", remedy));
         }
         let reserve = RESERVE.max(100 - promisable.min(1_000_000) / 10_000);
-        let mut knobs = knobs(policy);
         knobs.set("reserve", reserve.cast_signed()).expect("the reserve is a percentage");
         let (throttling, fair_server) = (host.realtime.throttling, host.fair_server());
-        let (promised, sets_attributes) = (100 - reserve, inheritance.err());
-        Ok(Terms { policy, knobs, promised, throttling, fair_server, sets_attributes })
+        Ok(Terms { policy, knobs, promised: 100 - reserve, throttling, fair_server, how })
     }
 
     /// Returns the parameters of a daemon that makes promises on these terms, with its table in `directory`.
     #[must_use]
     pub fn setup(&self, directory: Directory) -> Setup {
-        let by = if self.sets_attributes.is_none() { RaiseBy::Inheritance } else { RaiseBy::Attributes };
+        let by = match self.how {
+            How::Inheritance => KeptBy::Dispatcher(RaiseBy::Inheritance),
+            How::Attributes(_) => KeptBy::Dispatcher(RaiseBy::Attributes),
+            How::Deadline => KeptBy::Kernel,
+        };
         let executable = this_program().to_path_buf();
         Setup { directory, executable, policy: self.policy, knobs: self.knobs.clone(), by }
     }
@@ -113,11 +152,12 @@ impl Terms {
             text += &format!(" and keeps {} for ordinary threads", of(server));
         }
         text += ". ";
-        text + &match &self.sets_attributes {
-            None => "Clients inherit their priority from Tactus, and keep their own scheduling attributes unless a warning says \
+        text + &match &self.how {
+            How::Inheritance => "Clients inherit their priority from Tactus, and keep their own scheduling attributes unless a warning says \
                      otherwise."
                 .to_string(),
-            Some(why) => format!("Tactus sets the scheduling attributes of clients: {}.", why.reason),
+            How::Attributes(why) => format!("Tactus sets the scheduling attributes of clients: {}.", why.reason),
+            How::Deadline => "The kernel keeps the promises, by SCHED_DEADLINE: the slice of a thread is also its limit.".to_string(),
         }
     }
 }
@@ -164,19 +204,30 @@ mod tests {
             |inheritance| Terms::on(&host, policies::find(POLICY).expect("it is registered"), inheritance).unwrap();
         let setup = |terms: &Terms| terms.setup(Directory::at("/nowhere")).by;
         let inherits = of(Ok(()));
-        assert_eq!(setup(&inherits), RaiseBy::Inheritance);
+        assert_eq!(setup(&inherits), KeptBy::Dispatcher(RaiseBy::Inheritance));
         assert!(
             inherits.in_words().ends_with("attributes unless a warning says otherwise."),
             "{}",
             inherits.in_words()
         );
         let sets = of(Err(Explanation::new("this kernel has no PI futexes", "")));
-        assert_eq!(setup(&sets), RaiseBy::Attributes);
+        assert_eq!(setup(&sets), KeptBy::Dispatcher(RaiseBy::Attributes));
         assert!(
             sets.in_words().ends_with("attributes of clients: this kernel has no PI futexes."),
             "{}",
             sets.in_words()
         );
+    }
+
+    #[test]
+    fn the_kernel_keeps_promises_with_the_same_reserve_on_all_cpus_together() {
+        let terms = Terms::by_deadline(&plain(), policies::find(DEADLINE_POLICY).expect("it is registered")).unwrap();
+        assert_eq!(terms.setup(Directory::at("/nowhere")).by, KeptBy::Kernel);
+        assert_eq!(terms.knobs.get("reserve"), 10);
+        let placement = terms.knobs.iter().find(|(knob, _)| knob.name == "placement");
+        assert_eq!(placement.map(|(knob, value)| knob.show(value)).as_deref(), Some("global"));
+        assert!(terms.in_words().contains("at most 90 % of each CPU"), "{}", terms.in_words());
+        assert!(terms.in_words().ends_with("by SCHED_DEADLINE: the slice of a thread is also its limit."));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Scene {
             affinity: self.daemon.affinity(&held).unwrap(),
             follows_cpuset: true,
         };
-        self.table.record(&Entry { thread, leader: thread, original, confined }).unwrap();
+        self.table.record(&Entry { thread, leader: thread, original, confined, reserved: None }).unwrap();
         self.daemon.set_affinity(&held, &confined).unwrap();
         self.daemon.schedule(&held, Attributes::raised(priority::RAISED)).unwrap();
         self.pass(Nanos::us(100));

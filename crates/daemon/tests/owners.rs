@@ -66,7 +66,7 @@ fn a_restore_of_a_user_changes_no_thread_of_another_user() {
     let original = Original { attributes: None, affinity: CpuSet::first_n(2), follows_cpuset: false };
     // The second row names the process of the root user as the process of the user's thread.
     for (thread, process) in [(listed, listed), (own, leader)] {
-        let entry = Entry { thread: identity(thread), leader: identity(process), original, confined };
+        let entry = Entry { thread: identity(thread), leader: identity(process), original, confined, reserved: None };
         table.record(&entry).unwrap();
     }
     let restored = restore_at_once(&other, &table);

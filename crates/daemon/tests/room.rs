@@ -116,7 +116,7 @@ fn check(
         }
         // The promise is made again, on the same CPUs as before.
         let held: Vec<CpuId> =
-            room.held().iter().filter(|held| is_of(&held.name, &other.name)).map(|held| held.cpu).collect();
+            room.held().iter().filter(|held| is_of(&held.name, &other.name)).filter_map(|held| held.cpu).collect();
         let again = PromiseRequest { affinity: held.into_iter().collect(), ..other.clone() };
         *entities = scene.admit(&again).expect("it was there before");
     }

@@ -117,6 +117,17 @@ impl Admission {
         Err(Full { free_ppm: self.free_ppm(on.index(), || others(Some(on))), on: Some(on) })
     }
 
+    /// Returns the rejection of `wish` if it exceeds the part of one CPU that may be reserved: an entity runs on one CPU at
+    /// a time, so `wish` would leave less than the reserve of this CPU.
+    pub(crate) fn above_one_cpu<'a, I: Iterator<Item = &'a Utilisation>>(
+        &self,
+        wish: Utilisation,
+        others: impl Fn() -> I,
+    ) -> Option<Full> {
+        let is_above = u128::from(wish.slice) * 100 > u128::from(wish.period) * u128::from(self.percent);
+        is_above.then(|| Full { free_ppm: self.free_ppm(0, others).min(self.percent * 10_000), on: None })
+    }
+
     fn enter(&mut self, book: usize, wish: Utilisation) {
         self.books[book].units += wish.units;
         self.books[book].count += 1;

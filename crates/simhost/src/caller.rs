@@ -20,6 +20,7 @@ use sys::{Error, Result};
 
 /// Error numbers from include/uapi/asm-generic/errno-base.h.
 const EPERM: i32 = 1;
+const EBUSY: i32 = 16;
 const ENODEV: i32 = 19;
 const EINVAL: i32 = 22;
 
@@ -221,6 +222,11 @@ impl Kernel for Caller {
         Ok(there.account.usage)
     }
 
+    fn sleeps(&self, thread: &Held) -> Result<u64> {
+        let world = self.enter_about(thread)?;
+        Ok(world.tasks.get(thread.identity.tid).expect("it was just there").account.sleeps)
+    }
+
     fn attributes(&self, thread: &Held) -> Result<Attributes> {
         let world = self.enter_about(thread)?;
         Ok(world.tasks.get(thread.identity.tid).expect("it was just there").setting.attributes)
@@ -236,7 +242,8 @@ impl Kernel for Caller {
         let tid = thread.identity.tid;
         let what = || format!("schedule thread {tid} as {wanted}");
         let process = Caller::process_of(&world, thread);
-        let is_real_time = matches!(wanted.policy, Policy::Fifo { .. } | Policy::RoundRobin { .. });
+        let is_real_time =
+            matches!(wanted.policy, Policy::Fifo { .. } | Policy::RoundRobin { .. } | Policy::Deadline { .. });
         let lacks = is_real_time && (process.refuses.real_time || !world.tasks.processes[&self.pid].is_privileged);
         let setting = world.tasks.get(tid).expect("it was just there").setting;
         // Custom time slices need Linux 6.12. The simulated kernel is older.
@@ -249,9 +256,15 @@ impl Kernel for Caller {
             return Err(Error::NotPermitted { what: what(), source: io::Error::from_raw_os_error(EINVAL), remedy });
         }
         let by = self.pid;
+        let is_reserved = matches!(wanted.policy, Policy::Deadline { .. });
+        if is_reserved && !world.cpus().minus(&setting.affinity).is_empty() {
+            return Err(refused(what()));
+        }
         world.note(|| format!("{by} makes {tid} {wanted}"));
-        world.set(tid, setting);
-        Ok(())
+        world.try_set(tid, setting).map_err(|_| {
+            let remedy = "reduce the runtime per period: SCHED_DEADLINE has reserved too much already";
+            Error::NotPermitted { what: what(), source: io::Error::from_raw_os_error(EBUSY), remedy }
+        })
     }
 
     fn begin_loan(&self, thread: &Held) -> Result<Loan> {

@@ -6,7 +6,7 @@ use crate::masks::{Masks, affinity};
 use crate::setting::{Setting, is_raised, params};
 use crate::tasks::{INIT, Place, Refuses};
 use crate::world::World;
-use sched::{CpuId, CpuSet, Nanos, State};
+use sched::{CpuId, CpuSet, Nanos, Refused, State};
 use std::fmt;
 use sys::attributes::Attributes;
 use sys::thread::{Identity, Owner};
@@ -63,15 +63,13 @@ impl fmt::Display for Difference {
 
 impl World {
     /// Changes the attributes of thread `tid` on behalf of a process other than Tactus. Has no effect if the thread has
-    /// ended or the kernel lacks the class.
+    /// ended or the kernel refuses.
     pub fn reschedule(&mut self, tid: u32, attributes: Attributes) {
         self.note(|| format!("another process makes {tid} {attributes}"));
-        if let Some(thread) = self.tasks.get_mut(tid)
-            && params(&Setting { attributes, ..thread.setting }).is_some()
-        {
-            thread.untouched.attributes = attributes;
-            let setting = Setting { attributes, ..thread.setting };
-            self.set(tid, setting);
+        let Some(thread) = self.tasks.get(tid) else { return };
+        let setting = Setting { attributes, ..thread.setting };
+        if params(&setting).is_some() && self.try_set(tid, setting).is_ok() {
+            self.tasks.thread(tid).untouched.attributes = attributes;
         }
     }
 
@@ -195,17 +193,24 @@ impl World {
         }
     }
 
-    /// Applies a setting to a thread.
+    /// Applies a setting to a thread. The setting has no new reservation.
     pub(super) fn set(&mut self, tid: u32, setting: Setting) {
+        self.try_set(tid, setting).expect("an ordinary or real-time thread is never refused");
+    }
+
+    /// Applies a setting to a thread. Admission control may refuse a reservation; the thread then stays unchanged.
+    pub(super) fn try_set(&mut self, tid: u32, setting: Setting) -> Result<(), Refused> {
         let now = self.host.now();
         let thread = self.tasks.thread(tid);
         thread.charge(now);
-        thread.setting = setting;
-        thread.nice = setting.attributes.nice().unwrap_or(thread.nice);
+        let before = std::mem::replace(&mut thread.setting, setting);
         if let Some(entity) = thread.entity {
             let params = params(&thread.effective()).expect("it was looked at before");
-            self.host.adjust(entity, params).expect("an ordinary or real-time thread is never refused");
+            self.host.adjust(entity, params).inspect_err(|_| self.tasks.thread(tid).setting = before)?;
         }
+        let thread = self.tasks.thread(tid);
+        thread.nice = setting.attributes.nice().unwrap_or(thread.nice);
+        Ok(())
     }
 
     /// Marks thread `tid` and its later children with `tag`.

@@ -23,8 +23,11 @@
 //! A fork copies the inherited values at its start, and the child appears at its end. During the fork, the parent may
 //! wait for a CPU, or sleep.
 //!
-//! The world does not model SCHED_DEADLINE, freezers of cgroup version 2, memory, or signals other than SIGKILL, SIGSTOP
-//! and SIGCONT. A freeze takes effect at once, except during a fork.
+//! A SCHED_DEADLINE reservation follows the rules of the policy `linux`. The kernel accepts the reservation only for a
+//! thread that may run on every CPU, but permits a later change of the affinity or the cpuset, unlike Linux.
+//!
+//! The world does not model freezers of cgroup version 2, memory, or signals other than SIGKILL, SIGSTOP and SIGCONT. A
+//! freeze takes effect at once, except during a fork.
 //! Actors use CPU time only for their calls.
 
 mod actor;

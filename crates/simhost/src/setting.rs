@@ -1,6 +1,6 @@
 //! [`Setting`]: the changeable values of a thread, and the scheduling parameters that follow from them.
 
-use sched::{Class, CpuSet, Params, RtPriority, Weight};
+use sched::{Class, CpuSet, Limit, Params, Reservation, RtPriority, Weight};
 use sys::attributes::{Attributes, Policy};
 
 /// The changeable values of a thread.
@@ -44,6 +44,8 @@ impl Setting {
     pub(super) fn with(self, lent: Option<Lent>) -> Setting {
         let own = match self.attributes.policy {
             Policy::Fifo { priority } | Policy::RoundRobin { priority } => priority,
+            // The class above all priorities.
+            Policy::Deadline { .. } => u32::MAX,
             _ => 0,
         };
         match lent.and_then(|lent| lent.priority) {
@@ -59,6 +61,7 @@ impl Setting {
         match self.attributes.policy {
             Policy::Fifo { priority } | Policy::RoundRobin { priority } => -1 - priority.cast_signed(),
             Policy::Other { nice } | Policy::Batch { nice } => 20 + nice,
+            Policy::Deadline { .. } => -101,
             _ => 20,
         }
     }
@@ -68,15 +71,22 @@ impl Setting {
 pub(super) fn params(setting: &Setting) -> Option<Params> {
     let nice = |nice: i32| Weight::nice(nice);
     let priority = |priority: u32| RtPriority::new(u8::try_from(priority).ok()?);
+    let mut reservation = None;
     let (class, weight) = match setting.attributes.policy {
         Policy::Other { nice: value } => (Class::Normal, nice(value)?),
         Policy::Batch { nice: value } => (Class::Batch, nice(value)?),
         Policy::Idle => (Class::Idle, Weight::IDLE),
         Policy::Fifo { priority: number } => (Class::Fifo(priority(number)?), Weight::NORMAL),
         Policy::RoundRobin { priority: number } => (Class::RoundRobin(priority(number)?), Weight::NORMAL),
-        Policy::Deadline { .. } | Policy::Ext { .. } | Policy::Unknown(_) => return None,
+        Policy::Deadline { runtime, deadline, period, reclaim, .. } => {
+            let limit = if reclaim { Limit::Soft } else { Limit::Hard };
+            let deadline = (deadline != period).then_some(deadline);
+            reservation = Some(Reservation { deadline, limit, ..Reservation::new(runtime, period) });
+            (Class::Normal, Weight::NORMAL)
+        }
+        Policy::Ext { .. } | Policy::Unknown(_) => return None,
     };
-    Some(Params { class, weight, affinity: setting.affinity, ..Params::default() })
+    Some(Params { class, weight, reservation, affinity: setting.affinity, ..Params::default() })
 }
 
 /// Returns whether these attributes have the priority of a raised thread.

@@ -31,6 +31,8 @@ pub(super) struct Account {
     /// CPU time at a priority that only Tactus sets.
     pub(super) raised: Nanos,
     pub(super) place: Place,
+    /// Number of times that the thread has blocked.
+    pub(super) sleeps: u64,
     /// Instant up to which CPU time is charged.
     pub(super) since: Instant,
     pub(super) cpu: usize,

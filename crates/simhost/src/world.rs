@@ -221,6 +221,7 @@ impl World {
                 continue;
             }
             thread.charge(now);
+            thread.account.sleeps += u64::from(place == Place::Away);
             thread.account.place = place;
             if let Place::On(cpu) = place {
                 thread.account.usage.dispatches += 1;
@@ -294,7 +295,7 @@ impl World {
             awaited_by: None,
             tag: None,
             actor: None,
-            account: Account { usage, raised: Nanos::ZERO, place: Place::Away, since: now, cpu },
+            account: Account { usage, raised: Nanos::ZERO, place: Place::Away, sleeps: 0, since: now, cpu },
         });
     }
 
@@ -411,6 +412,7 @@ impl World {
         if let Some(entity) = thread.entity {
             // The block takes effect at once, so that a wake-up at the same instant is not lost.
             thread.charge(now);
+            thread.account.sleeps += u64::from(thread.account.place != Place::Away);
             thread.account.place = Place::Away;
             self.host.pause(entity);
         }

@@ -154,6 +154,14 @@ impl Attributes {
         Attributes { reset_on_fork: true, ..Attributes::of(Policy::Fifo { priority }) }
     }
 
+    /// Returns SCHED_DEADLINE with `runtime` in every `period`, with reset-on-fork: without it, a thread of this class
+    /// cannot fork.
+    #[must_use]
+    pub const fn reserved(runtime: Nanos, period: Nanos) -> Attributes {
+        let policy = Policy::Deadline { runtime, deadline: period, period, reclaim: false, overrun: false };
+        Attributes { reset_on_fork: true, ..Attributes::of(policy) }
+    }
+
     fn to_raw(self) -> Raw {
         let mut raw = Raw { size: SIZE, flags: if self.reset_on_fork { RESET_ON_FORK } else { 0 }, ..Raw::default() };
         match self.policy {

@@ -176,6 +176,17 @@ impl Thread {
         limit.ok_or_else(|| self.malformed("limits", "a list with a realtime timeout"))
     }
 
+    /// Returns how often the thread has given up its CPU to wait (voluntary context switches). The end of a time slice,
+    /// a preemption and the throttling of a real-time thread do not count.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn sleeps(&self) -> Result<u64> {
+        let status = self.read("status")?;
+        let number = field(&status, "voluntary_ctxt_switches:").and_then(|mut words| words.next()?.parse().ok());
+        number.ok_or_else(|| self.malformed("status", "a list with voluntary_ctxt_switches"))
+    }
+
     /// Returns the tids of all threads of the thread's process, in ascending order.
     ///
     /// # Errors

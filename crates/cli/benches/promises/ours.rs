@@ -4,7 +4,7 @@ use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
 use crate::{Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
-use daemon::dispatch::{PromiseRequest, RaiseBy};
+use daemon::dispatch::{KeptBy, PromiseRequest, RaiseBy};
 use daemon::live::{self, Control, Setup};
 use daemon::processes::{Launcher, Work};
 use daemon::terms;
@@ -24,7 +24,7 @@ fn setup() -> Result<Setup, String> {
         executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")),
         policy,
         knobs: terms::knobs(policy),
-        by: RaiseBy::Inheritance,
+        by: KeptBy::Dispatcher(RaiseBy::Inheritance),
     })
 }
 

@@ -226,14 +226,18 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
 /// Returns the terms of promises on this host: the share of each CPU that may be promised, and the knobs of the policy.
 pub(crate) fn terms(mechanism: Raising) -> Result<Terms, Failure> {
     let host = HostProfile::read().map_err(|error| refused(&error.into()))?;
-    let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
+    let policy = |name: &str| policies::find(name).expect("it is registered");
     let inheritance = match mechanism {
+        Raising::Deadline => {
+            let terms = Terms::by_deadline(&host, policy(daemon::terms::DEADLINE_POLICY));
+            return terms.map_err(|reason| refused(&reason));
+        }
         Raising::Fifo => Err(Explanation::new("--mechanism fifo", "")),
         Raising::Auto | Raising::Inherit => doctor::examine(Mechanism::Inheritance).verdict.map(drop),
     };
     match (mechanism, &inheritance) {
         (Raising::Inherit, Err(reason)) => Err(refused(reason)),
-        _ => Terms::on(&host, policy, inheritance).map_err(|reason| refused(&reason)),
+        _ => Terms::on(&host, policy(daemon::terms::POLICY), inheritance).map_err(|reason| refused(&reason)),
     }
 }
 

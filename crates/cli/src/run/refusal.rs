@@ -32,11 +32,11 @@ struct Ways {
     held: Vec<Held>,
 }
 
-/// An existing promise on a CPU.
+/// An existing promise on a CPU. `cpu` is `null` if the kernel runs the client on any CPU.
 #[derive(Serialize)]
 struct Held {
     name: String,
-    cpu: usize,
+    cpu: Option<usize>,
     slice_ns: u64,
     period_ns: u64,
 }
@@ -63,6 +63,11 @@ impl RefusedRun {
 impl Held {
     fn of(held: &daemon::dispatch::HeldPromise) -> Held {
         let sched::Reservation { slice, period, .. } = held.reservation;
-        Held { name: held.name.clone(), cpu: held.cpu.index(), slice_ns: slice.as_ns(), period_ns: period.as_ns() }
+        Held {
+            name: held.name.clone(),
+            cpu: held.cpu.map(sched::CpuId::index),
+            slice_ns: slice.as_ns(),
+            period_ns: period.as_ns(),
+        }
     }
 }

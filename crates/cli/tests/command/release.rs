@@ -43,7 +43,7 @@ impl Left {
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).expect("it is ours");
         let words = Words::create(&folder.join("table"), Table::words(4)).expect("there is room");
         let table = Table::create(Box::new(words), boot, dispatcher);
-        table.record(&Entry { thread, leader: thread, original, confined }).expect("there is room");
+        table.record(&Entry { thread, leader: thread, original, confined, reserved: None }).expect("there is room");
         match attributes::set(child.pid(), Attributes::raised(97)) {
             Ok(()) => {}
             Err(refused) => eprintln!("SKIPPED: {refused}"),
@@ -217,7 +217,7 @@ fn root_releases_the_tables_of_all_users_and_trusts_none_of_them() {
         Directory::at(left.place.0.path().join(&folder)).open_table().expect("it is ours").expect("it is there");
     let original = Original { attributes: None, affinity: before, follows_cpuset: false };
     let confined = CpuSet::one(before.iter().last().expect("it runs somewhere"));
-    table.record(&Entry { thread, leader: thread, original, confined }).expect("there is room");
+    table.record(&Entry { thread, leader: thread, original, confined, reserved: None }).expect("there is room");
     affinity::set(thread.tid, &confined).expect("root may");
     for path in [session.clone(), folder.clone(), format!("{folder}/table")] {
         chown(left.place.0.path().join(path), Some(other), Some(other)).expect("root may");

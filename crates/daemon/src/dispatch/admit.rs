@@ -15,6 +15,35 @@ use sys::attributes::Attributes;
 use sys::thread::{Identity, State};
 use trace::Event;
 
+/// Checks that process `pid` may have a promise by any mechanism, and returns a handle to its first thread. `ours` are the
+/// pids of Tactus and its ancestors, which have none.
+pub(super) fn eligible<K: Kernel>(kernel: &K, pid: u32, ours: &[u32]) -> Result<K::Thread, Refusal> {
+    if ours.contains(&pid) {
+        return Err(Refusal::Ourselves(pid));
+    }
+    let leader = kernel.open(pid).map_err(Refusal::from)?;
+    let status = kernel.status(&leader).map_err(Refusal::from)?;
+    if status.is_kernel {
+        return Err(Refusal::KernelThread { pid, name: status.name });
+    }
+    if status.state == State::Dead {
+        return Err(Refusal::Gone(pid));
+    }
+    let process = kernel.process(&leader).map_err(Refusal::from)?;
+    if process != pid {
+        return Err(Refusal::Unsupported {
+            reason: "the number is that of a thread, not of a process",
+            remedy: "use the pid of its process",
+        });
+    }
+    // With file capabilities, the kernel would permit any user to change any process.
+    let (owner, user) = (kernel.owner(&leader).map_err(Refusal::from)?, kernel.user());
+    if user != 0 && owner.real != user {
+        return Err(Refusal::Foreign { pid, user: owner.real });
+    }
+    Ok(leader)
+}
+
 impl<K: Kernel> Dispatcher<K> {
     /// Checks whether process `pid` may become a client, with the result of an earlier [`scan`]. `ours` are the pids of
     /// Tactus and its ancestors, which cannot become clients.
@@ -118,29 +147,7 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Checks that process `pid` may become a client, and returns a handle to its first thread.
     fn examine(&self, pid: u32, ours: &[u32]) -> Result<K::Thread, Refusal> {
-        if ours.contains(&pid) {
-            return Err(Refusal::Ourselves(pid));
-        }
-        let leader = self.kernel.open(pid).map_err(Refusal::from)?;
-        let status = self.kernel.status(&leader).map_err(Refusal::from)?;
-        if status.is_kernel {
-            return Err(Refusal::KernelThread { pid, name: status.name });
-        }
-        if status.state == State::Dead {
-            return Err(Refusal::Gone(pid));
-        }
-        let process = self.kernel.process(&leader).map_err(Refusal::from)?;
-        if process != pid {
-            return Err(Refusal::Unsupported {
-                reason: "the number is that of a thread, not of a process",
-                remedy: "use the pid of its process",
-            });
-        }
-        // With file capabilities, the kernel would permit any user to change any process.
-        let (owner, user) = (self.kernel.owner(&leader).map_err(Refusal::from)?, self.kernel.user());
-        if user != 0 && owner.real != user {
-            return Err(Refusal::Foreign { pid, user: owner.real });
-        }
+        let leader = eligible(&self.kernel, pid, ours)?;
         if let Some(limit) = self.kernel.realtime_limit(&leader).map_err(Refusal::from)? {
             return Err(Refusal::Limited { pid, limit });
         }
@@ -200,7 +207,7 @@ impl<K: Kernel> Dispatcher<K> {
         let held = self.clients.iter().map(|(_, client)| HeldPromise {
             name: client.name.clone(),
             promise: client.tree,
-            cpu: client.cpu,
+            cpu: Some(client.cpu),
             reservation: client.reservation,
         });
         let (policy, knobs, cpus) = (self.policy, self.knobs.clone(), self.machine.topology().cpus);

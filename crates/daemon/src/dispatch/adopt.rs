@@ -95,7 +95,7 @@ impl<K: Kernel> Dispatcher<K> {
         let (raise, attributes) =
             if self.by == RaiseBy::Inheritance { (Raise::Pending, None) } else { (Raise::Set, original.attributes) };
         let original = Original { attributes, ..original };
-        let entry = Entry { thread: new.identity, leader: new.leader, original, confined };
+        let entry = Entry { thread: new.identity, leader: new.leader, original, confined, reserved: None };
         let row = self.table.record(&entry).map_err(Refusal::Full)?;
         let answer = if original.affinity.contains(client.cpu) {
             self.kernel.set_affinity(&new.thread, &confined)
@@ -257,7 +257,7 @@ fn is_confinement(affinity: &CpuSet, cpus: &CpuSet) -> bool {
 
 /// Returns the attributes that a thread with attributes `now` would have inherited from a parent that Tactus had not
 /// changed. `beginner` are the original attributes of the parent, if Tactus has changed them.
-fn inherited(now: Attributes, beginner: Option<Attributes>) -> Attributes {
+pub(super) fn inherited(now: Attributes, beginner: Option<Attributes>) -> Attributes {
     let fair = Attributes::of(Policy::Other { nice: 0 });
     let raised = priority::ALL_RAISED.map(Attributes::raised);
     // A child of a raised thread starts as an ordinary thread, whatever the original class of its parent.

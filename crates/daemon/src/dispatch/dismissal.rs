@@ -6,15 +6,10 @@ use super::leaving::Leaving;
 use super::scan::Found;
 use crate::affinity::{give_back, is_original};
 use crate::kernel::Kernel;
-use crate::restore::{End, PATIENCE, Restoring, ThreadRestored};
-use crate::table::Row;
+use crate::restore::{End, Restoring, ThreadRestored};
 use sched::{CpuId, CpuSet, EntityId, Input, Instant, Nanos, State};
-use std::iter::successors;
 use sys::thread::Identity;
 use trace::Event;
-
-/// Minimum interval between scans for new threads of a dismissed client, once [`PATIENCE`] has passed.
-const RARELY: Nanos = Nanos::ms(50);
 
 impl<K: Kernel> Dispatcher<K> {
     /// Stops serving, and restores all threads, because no guardian is alive. Returns the CPUs whose agents must be
@@ -137,69 +132,40 @@ impl<K: Kernel> Dispatcher<K> {
         let restoring = restoring.with_groups(&self.table, &groups);
         let rows = client.members.iter().map(|member| member.row).chain(groups).collect();
         let leaving = Leaving { restoring: None, rows, leaders, confined: client.confined };
-        // Entries must not move, because their indices identify them while the caller scans them.
-        let number = self.leaving.iter().position(Option::is_none).unwrap_or(self.leaving.len());
-        self.leaving.resize_with(self.leaving.len().max(number + 1), || None);
-        self.leaving[number] = Some(leaving);
-        self.keep_leaving([(number, restoring)]);
+        self.leaving.add(leaving, restoring, &self.table);
     }
 
     /// Takes the unfinished restorations of dismissed clients. The caller continues them with [`Restoring::look`]
     /// without holding the dispatcher, and then [returns](Dispatcher::keep_leaving) them.
     pub fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {
-        let all = self.leaving.iter_mut().enumerate();
-        all.filter_map(|(number, leaving)| Some((number, leaving.as_mut()?.restoring.take()?))).collect()
+        self.leaving.take()
     }
 
     /// Takes back restorations after a scan. If a restoration is finished, the rows of its threads are removed from the
     /// table, except those of threads that could not be restored. Returns the pause until the next scan, if a scan is
     /// needed.
     pub fn keep_leaving(&mut self, looked_at: impl IntoIterator<Item = (usize, Restoring)>) -> Option<Nanos> {
-        let mut next: Option<Nanos> = None;
-        for (number, restoring) in looked_at {
-            let Some(Some(leaving)) = self.leaving.get_mut(number) else { continue };
-            if let Some(pause) = restoring.pause() {
-                let pause = if restoring.time() < PATIENCE { pause } else { pause.max(RARELY) };
-                next = Some(next.map_or(pause, |next| next.min(pause)));
-                leaving.restoring = Some(restoring);
-                continue;
-            }
-            // A thread that could not be restored, or a group that could not be removed, stays in the table, for the
-            // restoration at the end of the daemon.
-            let failed = restoring.threads().iter().filter(|it| it.end() == End::Failed).filter_map(|it| it.row);
-            let failed: Vec<Row> = failed.chain(restoring.groups_left()).collect();
-            leaving.rows.iter().filter(|row| !failed.contains(row)).for_each(|row| self.table.forget(*row));
-            self.leaving[number] = None;
-        }
-        next
+        self.leaving.keep(looked_at, &self.table)
     }
 
     /// Returns whether a dismissed client may still have threads inside a fork.
     #[must_use]
     pub fn has_leaving(&self) -> bool {
-        self.leaving.iter().any(Option::is_some)
+        self.leaving.iter().next().is_some()
     }
 
     /// Returns whether process `pid` is an ancestor or descendant of a dismissed client that may still have threads
     /// inside a fork.
     #[must_use]
     pub fn is_leaving(&self, pid: u32) -> bool {
-        let parent =
-            |pid: &u32| Some(self.kernel.status(&self.kernel.open(*pid).ok()?).ok()?.parent).filter(|it| *it > 1);
-        let line = |pid: u32| successors(Some(pid), parent);
-        let mut leaders = self.leaving.iter().flatten().flat_map(|leaving| leaving.leaders.iter());
-        if !self.has_leaving() {
-            return false;
-        }
-        let ancestors: Vec<u32> = line(pid).collect();
-        leaders.any(|leader| ancestors.contains(&leader.tid) || line(leader.tid).any(|it| it == pid))
+        self.leaving.includes(&self.kernel, pid)
     }
 
     /// Returns, for each dismissed client with a possible parent of `new`, the CPUs to which its threads were confined.
     pub(super) fn left_behind(&self, new: &Found<K::Thread>) -> impl Iterator<Item = CpuSet> {
         let (leader, parent) = (new.leader, new.parent);
         let began = move |it: &Identity| *it == leader || it.tid == parent;
-        let all = self.leaving.iter().flatten().filter(move |leaving| leaving.leaders.iter().any(began));
+        let all = self.leaving.iter().filter(move |leaving| leaving.leaders.iter().any(began));
         all.map(|leaving| leaving.confined)
     }
 }

@@ -3,7 +3,7 @@
 use super::client::{Client, Clients};
 use super::cpu::CpuState;
 use super::journal::Journal;
-use super::leaving::Leaving;
+use super::leaving::AllLeaving;
 use super::member::{Level, RaiseBy};
 use crate::Explanation;
 use crate::kernel::Kernel;
@@ -61,8 +61,8 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) left: Vec<Dismissed>,
     /// Reasons for threads that have left the promises to their processes.
     pub(super) reasons: Vec<Explanation>,
-    /// Dismissed clients whose threads may be inside a fork, indexed by number.
-    pub(super) leaving: Vec<Option<Leaving>>,
+    /// Dismissed clients whose threads may be inside a fork.
+    pub(super) leaving: AllLeaving,
 }
 
 impl<K: Kernel> std::fmt::Debug for Dispatcher<K> {
@@ -105,7 +105,7 @@ impl<K: Kernel> Dispatcher<K> {
             actions: Vec::with_capacity(64),
             left: Vec::new(),
             reasons: Vec::new(),
-            leaving: Vec::new(),
+            leaving: AllLeaving::default(),
         })
     }
 

@@ -72,7 +72,8 @@ impl<K: Kernel> Member<K> {
     /// Records the thread again, with other originals or another confinement, before the thread changes. Returns the
     /// earlier row, which the caller forgets. See [`Table::record`].
     pub(super) fn record(&mut self, table: &Table, original: Original, confined: CpuSet) -> Result<Row, Full> {
-        let row = table.record(&Entry { thread: self.identity, leader: self.leader, original, confined })?;
+        let (thread, leader) = (self.identity, self.leader);
+        let row = table.record(&Entry { thread, leader, original, confined, reserved: None })?;
         self.original = original;
         Ok(std::mem::replace(&mut self.row, row))
     }

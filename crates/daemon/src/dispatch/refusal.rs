@@ -38,6 +38,8 @@ pub enum Refusal {
         /// The remedy, in the imperative.
         remedy: &'static str,
     },
+    /// The mechanism cannot keep the promise.
+    Mechanism(Explanation),
     /// The process does not exist, or has ended.
     Gone(u32),
     /// The process is a kernel thread.
@@ -104,6 +106,7 @@ impl Refusal {
                 Explanation::new(format!("the {what} is too short ({asked})"), format!("use at least {least}"))
             }
             Refusal::Unsupported { reason, remedy } => Explanation::new(*reason, *remedy),
+            Refusal::Mechanism(why) => why.clone(),
             Refusal::Gone(pid) => Explanation::new(
                 format!("there is no process {pid}; it has ended, or never existed"),
                 "use the pid of a running process",

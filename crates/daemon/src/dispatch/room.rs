@@ -19,10 +19,17 @@ pub struct HeldPromise {
     pub name: String,
     /// Number of the promise. The clients of a promise on several CPUs share this number.
     pub promise: usize,
-    /// CPU of the client.
-    pub cpu: CpuId,
+    /// CPU of the client. `None`: the kernel runs the client on any CPU.
+    pub cpu: Option<CpuId>,
     /// Reservation of the client on this CPU.
     pub reservation: Reservation,
+}
+
+impl HeldPromise {
+    /// Returns the CPUs that count as promised.
+    fn on(&self) -> CpuSet {
+        self.cpu.map_or(CpuSet::ALL, CpuSet::one)
+    }
 }
 
 /// The promises when a request was refused. Admission on a machine with the same promises finds the alternatives, so
@@ -74,7 +81,7 @@ impl Trial {
         let machine = Machine::build(&room.policy, Topology::new(room.cpus), &room.knobs, Kicks::Delivered).ok()?;
         let mut trial = Trial { machine, held: Vec::new() };
         for held in &room.held {
-            let e = trial.attach(held.reservation, CpuSet::one(held.cpu))?;
+            let e = trial.attach(held.reservation, held.on())?;
             trial.held.push(e);
         }
         Some(trial)
@@ -91,7 +98,9 @@ impl Trial {
         let (mut taken, mut entities) = (CpuSet::EMPTY, Vec::new());
         for _ in 0..request.cpus.max(1) {
             let Some(e) = self.attach(reservation, request.affinity.minus(&taken)) else { break };
-            for cpu in self.machine.allowed(e).iter() {
+            // An entity that may run on several CPUs excludes no other entity from them.
+            let on = self.machine.allowed(e);
+            for cpu in on.iter().filter(|_| on.len() == 1) {
                 taken.insert(cpu);
             }
             entities.push(e);
@@ -114,7 +123,7 @@ impl Trial {
         let fits = self.fits(&room.request);
         for at in (0..room.held.len()).filter(of_promise) {
             let held = &room.held[at];
-            self.held[at] = self.attach(held.reservation, CpuSet::one(held.cpu)).expect("it was there before");
+            self.held[at] = self.attach(held.reservation, held.on()).expect("it was there before");
         }
         fits
     }
@@ -195,7 +204,7 @@ impl NoRoom {
             percent(ppm(&share)),
             percent(free),
         );
-        let mut here: Vec<&HeldPromise> = self.held.iter().filter(|held| Some(held.cpu) == on).collect();
+        let mut here: Vec<&HeldPromise> = self.held.iter().filter(|held| held.cpu == on).collect();
         here.sort_by_key(|held| std::cmp::Reverse(ppm(&held.reservation)));
         let mut words: Vec<String> = here
             .iter()
@@ -207,7 +216,8 @@ impl NoRoom {
             words.push(format!("{} more promises {}", here.len() - NAMED_MOST, percent(rest)));
         }
         if !words.is_empty() {
-            text += &format!("; this CPU is promised to {}", list(&words, "and"));
+            let what = if on.is_some() { "this CPU is" } else { "the CPUs are" };
+            text += &format!("; {what} promised to {}", list(&words, "and"));
         }
         text
     }

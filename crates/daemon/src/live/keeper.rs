@@ -1,5 +1,6 @@
 //! The keeper: the thread that adopts new threads and watches over the guardian.
 
+use super::kernel_kept;
 use super::setup::Setup;
 use super::shared::{AT_ONCE, Shared, at_agent_priority};
 use crate::Explanation;
@@ -104,10 +105,11 @@ impl<'s> Watcher<'s> {
 pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()> {
     let (mut births, mut is_notified, mut watched) = (None, true, Instant::ZERO);
     let (mut again, mut lacks_loans, mut takes_over) = (None, false, false);
+    let mut observed = Instant::NEVER;
     while !shared.over.load(Ordering::Acquire) {
         shared.table.beat(Beating::Keeper);
         let now = clock::now();
-        let mut has_dismissals = is_notified || again.is_some();
+        let (mut has_dismissals, mut has_births) = (is_notified || again.is_some(), false);
         if takes_over || watched.saturating_add(WATCH) <= now {
             watched = now;
             takes_over = watch(shared, watcher);
@@ -121,6 +123,10 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             births = latest;
             adopt_new(shared);
             lacks_loans = true;
+            has_births = true;
+        }
+        if let Some(kept) = &shared.kernel_kept {
+            observed = kernel_kept::observe(shared, kept, has_births);
         }
         if lacks_loans {
             lacks_loans = shared.provide_loans(|| shared.table.beat(Beating::Keeper));
@@ -132,7 +138,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         }
         let looking = if lacks_loans || takes_over { SCAN.0 } else { shared.looking() };
         let pause = looking.max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH));
-        let signals = shared.keeper_events.next(clock::now().saturating_add(pause.min(WATCH)))?;
+        let signals = shared.keeper_events.next(clock::now().saturating_add(pause.min(WATCH)).min(observed))?;
         is_notified = signals.is_some();
         if signals == Some(KEEPER_BELL) {
             let _ = shared.keeper_bell.rings();
@@ -187,7 +193,7 @@ fn adopt_new(shared: &Shared<'_>) {
 
 /// Rescans for children forked by dismissed clients. Returns the pause until the next scan, if a scan is needed.
 fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
-    let mut leaving = at_agent_priority(|| shared.lock().take_leaving());
+    let mut leaving = shared.promises(|promises| promises.take_leaving());
     if leaving.is_empty() {
         return None;
     }
@@ -195,7 +201,7 @@ fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
         shared.table.beat(Beating::Keeper);
         restoring.look(&shared.kernel, &shared.table);
     }
-    at_agent_priority(|| shared.lock().keep_leaving(leaving))
+    shared.promises(|promises| promises.keep_leaving(leaving))
 }
 
 /// Checks the guardian and its standby. Returns whether the standby is about to take over.
@@ -221,10 +227,10 @@ fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> bool {
 /// Replaces the guardian. Without a guardian, no thread may be raised, so all threads stay restored until a new guardian
 /// runs.
 fn replace(shared: &Shared<'_>, watcher: &mut Watcher<'_>) {
-    at_agent_priority(|| shared.lock().suspend());
+    shared.promises(|promises| promises.suspend());
     match watcher.replace() {
         Ok(()) => {
-            let call = at_agent_priority(|| shared.lock().resume());
+            let call = shared.promises(|promises| promises.resume());
             shared.call(&call);
         }
         Err(reason) => shared.fail(reason),

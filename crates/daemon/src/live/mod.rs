@@ -6,6 +6,7 @@
 mod agent;
 mod channel;
 mod keeper;
+mod kernel_kept;
 mod setup;
 mod shared;
 
@@ -14,7 +15,8 @@ pub use setup::Setup;
 use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::dispatch::{
-    Dismissed, Dispatcher, EVENTS_MOST, Enclosure, PromiseRequest, Refusal, enclose, release_groups, scan,
+    Dismissed, Dispatcher, EVENTS_MOST, Enclosure, KeptBy, KernelKept, PromiseRequest, Promises, RaiseBy, Refusal,
+    enclose, release_groups, scan,
 };
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE};
@@ -52,6 +54,12 @@ impl Control<'_, '_> {
     /// The request is refused; nothing has changed.
     pub fn admit(&self, request: &PromiseRequest, pid: u32) -> Result<Vec<EntityId>, Refusal> {
         let ours = ancestors();
+        if let Some(kept) = &self.shared.kernel_kept {
+            self.await_leaving(pid);
+            let entities = kernel_kept::admit(self.shared, kept, request, pid, &ours)?;
+            self.shared.keeper_bell.ring();
+            return Ok(entities);
+        }
         // A CPU without an agent cannot serve a client, even if the client may run on that CPU.
         let request = PromiseRequest { affinity: request.affinity.and(&self.shared.cpus()), ..request.clone() };
         self.await_leaving(pid);
@@ -86,14 +94,14 @@ impl Control<'_, '_> {
     /// # Errors
     /// The change is refused. The promise stays, but a client on several CPUs may begin a new period.
     pub fn adjust(&self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
-        let (answer, call) = at_agent_priority(|| self.shared.lock().adjust(e, slice, period));
+        let (answer, call) = self.shared.promises(|promises| promises.adjust(e, slice, period));
         self.shared.call(&call);
         answer
     }
 
     /// Ends the promise to `e`.
     pub fn dismiss(&self, e: EntityId) {
-        let call = at_agent_priority(|| self.shared.lock().dismiss(e));
+        let call = self.shared.promises(|promises| promises.dismiss(e));
         self.shared.call(&call);
         self.shared.keeper_bell.ring();
     }
@@ -102,7 +110,7 @@ impl Control<'_, '_> {
     /// that Tactus has set for the parent could be recorded as originals of the child.
     fn await_leaving(&self, pid: u32) {
         let end = clock::now() + PATIENCE;
-        while at_agent_priority(|| self.shared.lock().is_leaving(pid)) && clock::now() < end {
+        while self.shared.promises(|promises| promises.is_leaving(pid)) && clock::now() < end {
             clock::sleep(Nanos::ms(1));
         }
     }
@@ -113,31 +121,31 @@ impl Control<'_, '_> {
         // Allocate memory before acquiring the lock.
         events.clear();
         events.reserve(EVENTS_MOST);
-        at_agent_priority(|| self.shared.lock().read_journal(events))
+        self.shared.promises(|promises| promises.read_journal(events))
     }
 
     /// Returns the clients that were dismissed since the last call.
     #[must_use]
     pub fn take_dismissed(&self) -> Vec<Dismissed> {
-        at_agent_priority(|| self.shared.lock().take_dismissed())
+        self.shared.promises(|promises| promises.take_dismissed())
     }
 
     /// Returns time zero of the journal, according to the monotonic clock.
     #[must_use]
     pub fn epoch(&self) -> Instant {
-        at_agent_priority(|| self.shared.lock().epoch())
+        self.shared.promises(|promises| promises.epoch())
     }
 
     /// Returns whether this host reports wake-ups of `e`.
     #[must_use]
     pub fn reports_wakeups(&self, e: EntityId) -> bool {
-        at_agent_priority(|| self.shared.lock().reports_wakeups(e))
+        self.shared.promises(|promises| promises.reports_wakeups(e))
     }
 
     /// Returns the promise state of `e`; `None` if the policy keeps no promise for `e`.
     #[must_use]
     pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
-        at_agent_priority(|| self.shared.lock().machine().promise(e))
+        self.shared.promises(|promises| promises.promise(e))
     }
 
     /// Returns the problems that did not end the daemon.
@@ -222,11 +230,21 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
     let kernel = Linux::with(sentinels, waiting, Some((Arc::clone(&keeper_events), Arc::clone(&keeper_bell))))?;
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
     let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
-    let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len(), setup.by);
-    let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Explanation::new(refused.to_string(), "")))?;
+    let refused = |refused: sched::Refused| Failure::Refused(Explanation::new(refused.to_string(), ""));
+    let (policy, knobs, cpus) = (setup.policy, &setup.knobs, places.len());
+    // Without clients, the dispatcher does nothing.
+    let (by, kernel_kept) = match setup.by {
+        KeptBy::Dispatcher(by) => (by, None),
+        KeptBy::Kernel => {
+            let kept = KernelKept::new(&kernel, Arc::clone(&table), policy, knobs, cpus).map_err(refused)?;
+            (RaiseBy::Inheritance, Some(Mutex::new(kept)))
+        }
+    };
+    let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), policy, knobs, cpus, by).map_err(refused)?;
     let shared = Shared {
         kernel: &kernel,
         dispatcher: Mutex::new(dispatcher),
+        kernel_kept,
         table: Arc::clone(&table),
         channels,
         places,
@@ -271,7 +289,10 @@ fn run<R>(
         let begun = begun.and(keeper);
         let answer = match begun {
             Ok(_) => {
-                shared.begin_beating();
+                // A reserved thread preempts the agents, which have no clients. The kernel keeps its promises without them.
+                if shared.kernel_kept.is_none() {
+                    shared.begin_beating();
+                }
                 Ok(catch_unwind(AssertUnwindSafe(|| front(Control { shared }))))
             }
             Err(error) => Err(Failure::Refused(Explanation::new(format!("cannot start a thread: {error}"), ""))),
@@ -312,8 +333,10 @@ fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: 
 /// and the agents continue to beat, so that the guardian restores all threads if this process hangs.
 fn await_leaving(shared: &Shared<'_>) {
     let end = clock::now() + PATIENCE;
-    let has_leaving =
-        || at_agent_priority(|| shared.dispatcher.lock().is_ok_and(|dispatcher| dispatcher.has_leaving()));
+    let has_leaving = || match &shared.kernel_kept {
+        Some(kept) => at_agent_priority(|| kept.lock().is_ok_and(|kept| kept.has_leaving())),
+        None => at_agent_priority(|| shared.dispatcher.lock().is_ok_and(|dispatcher| dispatcher.has_leaving())),
+    };
     shared.keeper_bell.ring();
     while !shared.over.load(Ordering::Acquire) && has_leaving() && clock::now() < end {
         clock::sleep(Nanos::ms(1));

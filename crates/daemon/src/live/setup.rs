@@ -1,7 +1,7 @@
 //! [`Setup`]: the parameters of the daemon.
 
 use crate::directory::Directory;
-use crate::dispatch::RaiseBy;
+use crate::dispatch::KeptBy;
 use sched::{Descriptor, Knobs};
 use std::path::PathBuf;
 
@@ -16,6 +16,6 @@ pub struct Setup {
     pub policy: &'static Descriptor,
     /// Knobs of the policy.
     pub knobs: Knobs,
-    /// How the daemon raises threads.
-    pub by: RaiseBy,
+    /// What keeps the promises.
+    pub by: KeptBy,
 }

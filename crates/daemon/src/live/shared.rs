@@ -2,7 +2,7 @@
 
 use super::channel::Channel;
 use crate::Explanation;
-use crate::dispatch::{Dispatcher, begin_loans};
+use crate::dispatch::{Dispatcher, KernelKept, Promises, begin_loans};
 use crate::kernel::priority;
 use crate::linux::Linux;
 use crate::restore;
@@ -25,6 +25,8 @@ pub(super) const AT_ONCE: usize = 4;
 pub(super) struct Shared<'k> {
     pub(super) kernel: &'k Linux,
     pub(super) dispatcher: Mutex<Dispatcher<&'k Linux>>,
+    /// The promises, if the kernel keeps them. The dispatcher has no clients then.
+    pub(super) kernel_kept: Option<Mutex<KernelKept<&'k Linux>>>,
     pub(super) table: Arc<Table>,
     pub(super) channels: Vec<Channel>,
     /// For each CPU, the index of its channel; `None` for a CPU without an agent.
@@ -44,6 +46,14 @@ pub(super) struct Shared<'k> {
 impl<'k> Shared<'k> {
     pub(super) fn lock(&self) -> MutexGuard<'_, Dispatcher<&'k Linux>> {
         self.dispatcher.lock().expect("a thread that panics with the dispatcher ends the daemon")
+    }
+
+    /// Applies `act` to the promises, whatever keeps them.
+    pub(super) fn promises<T>(&self, act: impl FnOnce(&mut dyn Promises) -> T) -> T {
+        at_agent_priority(|| match &self.kernel_kept {
+            Some(kept) => act(&mut *kept.lock().expect("a thread that panics with the promises ends the daemon")),
+            None => act(&mut *self.lock()),
+        })
     }
 
     /// Wakes the agents of these CPUs.
@@ -143,13 +153,14 @@ pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
 /// Restores all threads: through the dispatcher if its state is intact, otherwise from the table.
 pub(super) fn restore_all(shared: &Shared<'_>) {
     let orderly = catch_unwind(AssertUnwindSafe(|| {
-        at_agent_priority(|| match shared.dispatcher.lock() {
-            Ok(mut dispatcher) => {
-                dispatcher.dismiss_all();
-                true
-            }
-            Err(_) => false,
-        })
+        let is_intact = match &shared.kernel_kept {
+            Some(kept) => !kept.is_poisoned(),
+            None => !shared.dispatcher.is_poisoned(),
+        };
+        if is_intact {
+            shared.promises(|promises| promises.dismiss_all());
+        }
+        is_intact
     }));
     if !matches!(orderly, Ok(true)) {
         // A thread that inherits a priority may occupy the CPU that this thread needs.

@@ -89,10 +89,13 @@ fn near(original: Attributes) -> Attributes {
     Attributes { reset_on_fork: true, ..Attributes::of(policy) }
 }
 
-/// Returns whether `found` is a value that Tactus sets for a thread with `original` attributes.
-fn is_ours(found: Attributes, original: Attributes) -> bool {
-    let raised = priority::ALL_RAISED.map(Attributes::raised);
-    raised.contains(&found) || found == near(original)
+/// Returns whether `found` is a value that Tactus sets for the thread of `entry`, whose attributes were `original`.
+fn is_ours(found: Attributes, entry: &Entry, original: Attributes) -> bool {
+    let is_raised = match entry.reserved {
+        Some(reserved) => found == reserved.attributes(),
+        None => priority::ALL_RAISED.map(Attributes::raised).contains(&found),
+    };
+    is_raised || found == near(original)
 }
 
 /// Restores the attributes, if Tactus has changed them.
@@ -103,7 +106,7 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
         if found == original {
             return Ok(Outcome::AsBefore);
         }
-        if !is_ours(found, original) {
+        if !is_ours(found, entry, original) {
             return Ok(Outcome::Left);
         }
         let refused = match kernel.schedule(thread, original) {

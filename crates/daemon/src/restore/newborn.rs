@@ -189,7 +189,7 @@ impl Family {
 /// Sets the values that a thread would have inherited without Tactus.
 fn bring_up<K: Kernel>(kernel: &K, thread: &K::Thread, leader: Identity, legacy: &Legacy) -> ThreadRestored {
     let original = Original { attributes: legacy.original.attributes.map(inherited), ..legacy.original };
-    let entry = Entry { thread: kernel.identity(thread), leader, original, confined: CpuSet::EMPTY };
+    let entry = Entry { thread: kernel.identity(thread), leader, original, confined: CpuSet::EMPTY, reserved: None };
     let mut done = ThreadRestored::begin(None, &entry);
     if let Some(refused) = refused(kernel, thread) {
         done.affinity = refused;

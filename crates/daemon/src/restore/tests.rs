@@ -41,7 +41,7 @@ impl Place {
             affinity: affinity::get(tid).unwrap(),
             follows_cpuset: false,
         };
-        let entry = Entry { thread, leader: thread, original, confined };
+        let entry = Entry { thread, leader: thread, original, confined, reserved: None };
         (self.table.record(&entry).unwrap(), entry)
     }
 }
@@ -423,7 +423,7 @@ fn a_table_that_was_left_is_replayed_and_removed_unless_something_is_left_to_do(
     let thread = Thread::open(child.pid()).unwrap().identity();
     let attributes = Some(attributes::get(child.pid()).unwrap());
     let original = Original { attributes, affinity: before, follows_cpuset: false };
-    let entry = Entry { thread, leader: thread, original, confined: first };
+    let entry = Entry { thread, leader: thread, original, confined: first, reserved: None };
     affinity::set(child.pid(), &first).unwrap();
     if !raise(child.pid(), priority::RAISED) {
         return;

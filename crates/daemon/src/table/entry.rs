@@ -1,6 +1,6 @@
 //! [`Entry`]: the content of a row of the table.
 
-use sched::CpuSet;
+use sched::{CpuSet, Nanos};
 use sys::attributes::Attributes;
 use sys::thread::Identity;
 
@@ -15,6 +15,23 @@ pub struct Original {
     pub follows_cpuset: bool,
 }
 
+/// A SCHED_DEADLINE reservation that Tactus sets for a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reserved {
+    /// CPU time in every period. Range: above zero, at most the period.
+    pub slice: Nanos,
+    /// The period, which is also the relative deadline.
+    pub period: Nanos,
+}
+
+impl Reserved {
+    /// Returns the attributes that Tactus sets.
+    #[must_use]
+    pub fn attributes(self) -> Attributes {
+        Attributes::reserved(self.slice, self.period)
+    }
+}
+
 /// A thread that Tactus has changed, or is about to change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -24,6 +41,9 @@ pub struct Entry {
     pub leader: Identity,
     /// Original values of the thread.
     pub original: Original,
-    /// CPUs that Tactus confines the thread to.
+    /// CPUs that Tactus confines the thread to. Empty: Tactus does not change the affinity of the thread.
     pub confined: CpuSet,
+    /// The reservation that Tactus sets for the thread. `None`: Tactus raises the thread to a real-time priority, if it
+    /// changes the attributes of the thread.
+    pub reserved: Option<Reserved>,
 }

@@ -1,6 +1,6 @@
 //! The layout of a row.
 
-use super::entry::{Entry, Original};
+use super::entry::{Entry, Original, Reserved};
 use sched::id::CPUS_MAX;
 use sched::{CpuId, CpuSet, Nanos};
 use sys::attributes::{Attributes, Policy};
@@ -23,8 +23,11 @@ pub(super) const SET: usize = CPUS_MAX / 64;
 pub(super) const OF_CONFINED: usize = OF_AFFINITY + SET;
 /// One if the thread follows its cpuset; always zero in tables of versions 1 and 2.
 pub(super) const OF_FOLLOWS_CPUSET: usize = OF_CONFINED + SET;
-/// One once the thread has its originals back; always zero in tables of earlier programs.
-pub(super) const OF_GIVEN_BACK: usize = OF_FOLLOWS_CPUSET + 1;
+/// Slice and period of the reservation that Tactus sets for the thread; zero without one, and in tables up to version 3.
+pub(super) const OF_RESERVED: usize = OF_FOLLOWS_CPUSET + 1;
+pub(super) const RESERVED: usize = 2;
+/// One once the thread has its originals back; always zero in tables up to version 3.
+pub(super) const OF_GIVEN_BACK: usize = OF_RESERVED + RESERVED;
 pub(super) const ROW: usize = 48;
 const _: () = assert!(OF_GIVEN_BACK < ROW, "a row holds all of its parts");
 
@@ -111,6 +114,17 @@ fn attributes_of(words: &[u64]) -> Option<Option<Attributes>> {
     Some(Some(Attributes { policy, reset_on_fork: has(RESET_ON_FORK), slice }))
 }
 
+/// Converts a reservation into words.
+pub(super) fn words_of_reserved(reserved: Option<Reserved>) -> [u64; RESERVED] {
+    reserved.map_or([0; RESERVED], |Reserved { slice, period }| [slice.as_ns(), period.as_ns()])
+}
+
+/// Converts words into a reservation; `None` without one.
+fn reserved_of(words: &[u64]) -> Option<Reserved> {
+    let [slice, period] = [words[0], words[1]].map(Nanos::ns);
+    (!slice.is_zero()).then_some(Reserved { slice, period })
+}
+
 /// Converts two words into an identity; `None` if the words are invalid.
 pub(super) fn identity_of(words: &[u64]) -> Option<Identity> {
     Some(Identity { tid: u32::try_from(words[0]).ok()?, start_time: words[1] })
@@ -127,5 +141,6 @@ pub(super) fn entry_of(words: &[u64; ROW]) -> Option<Entry> {
             follows_cpuset: words[OF_FOLLOWS_CPUSET] != 0,
         },
         confined: set_of(&words[OF_CONFINED..OF_CONFINED + SET]),
+        reserved: reserved_of(&words[OF_RESERVED..]),
     })
 }

@@ -59,6 +59,7 @@ fn entry(tid: u32, attributes: impl Into<Option<Attributes>>) -> Entry {
         leader: Identity { tid: tid / 2, start_time: 5 },
         original: Original { attributes: attributes.into(), affinity, follows_cpuset: tid % 3 == 1 },
         confined: CpuSet::one(CpuId::new(64)),
+        reserved: (tid % 5 == 1).then_some(Reserved { slice: Nanos::ns(u64::MAX), period: Nanos::ns(1) }),
     }
 }
 
@@ -238,7 +239,7 @@ fn what_is_no_table_is_refused_in_words() {
     assert!(NotTable::Version(2).to_string().contains("use the program that wrote it"));
 }
 
-/// Tables of versions 1 and 2 have zero in the words that version 3 added.
+/// Tables of earlier versions have zero in the words that later versions added.
 #[test]
 fn a_table_of_an_earlier_version_is_read_and_no_thread_of_it_follows_its_cpuset() {
     let (table, heap) = table(1);

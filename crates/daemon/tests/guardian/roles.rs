@@ -32,7 +32,7 @@ fn impose(kernel: &Linux, table: &Table, pid: u32, cpu: &CpuSet, is_frozen: bool
             affinity: affinity::get(tid).unwrap(),
             follows_cpuset: false,
         };
-        table.record(&Entry { thread, leader, original, confined: *cpu }).unwrap();
+        table.record(&Entry { thread, leader, original, confined: *cpu, reserved: None }).unwrap();
         match attributes::set(tid, Attributes::raised(priority::RAISED)) {
             Ok(()) | Err(Error::NotPermitted { .. }) => {}
             Err(other) => panic!("{other}"),

@@ -30,7 +30,8 @@
 //! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned to the first CPU on
 //! which it fits. `placement = global` runs the entities with the earliest deadlines of the whole machine, with one
 //! decision for all CPUs at once. Global placement admits more reservations than partitioned placement, and bounds
-//! tardiness instead of excluding it (Devi and Anderson 2005).
+//! tardiness instead of excluding it (Devi and Anderson 2005). An entity runs on one CPU at a time, so the reserve
+//! bounds each entity, too.
 //!
 //! Each global decision first determines the set of entities to run. Entities of this set that already run keep their
 //! CPU. The other entities are placed in order of (deadline, index): on their last CPU if it is free, else on the

@@ -177,7 +177,8 @@ impl Edf {
             let here = others.filter(move |(_, other)| other.open && other.is_reserved() && other.cpu == cpu);
             here.map(|(_, other)| &other.utilisation)
         };
-        let admitted = self.admission.admit(account.utilisation, first, &allowed, others);
+        let above = self.admission.above_one_cpu(account.utilisation, || others(None)).filter(|_| !self.partitioned);
+        let admitted = above.map_or_else(|| self.admission.admit(account.utilisation, first, &allowed, others), Err);
         account.cpu = admitted.map_err(|full| Refused::Utilisation { asked, free_ppm: full.free_ppm, on: full.on })?;
         if let Some(cpu) = account.cpu {
             cx.confine(e, &CpuSet::one(cpu));

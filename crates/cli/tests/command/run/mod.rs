@@ -13,6 +13,7 @@ mod follows;
 mod freezes;
 mod keeps;
 mod refuses;
+mod reservations;
 mod restores;
 mod victim;
 mod vm;

@@ -1,0 +1,131 @@
+//! [`Account`]: whether the kernel delivers a reservation, judged from outside.
+//!
+//! The kernel does not report where its periods begin. Whole periods are counted from the begin of the reservation
+//! instead. In any time of n + 1 periods, the kernel delivers at least n slices to a thread that does not block,
+//! wherever the kernel's periods begin. The account therefore lends the thread one slice.
+
+use crate::dispatch::journal::Journal;
+use crate::dispatch::kept::{Judgement, KeptRecord};
+use crate::table::Reserved;
+use sched::{EntityId, Instant, Nanos};
+use trace::Event;
+
+/// The shortest interval between two reads of the CPU time of a thread. A read takes some 20 us.
+const READ_LEAST: Nanos = Nanos::ms(10);
+/// Maximum number of periods that one read records.
+const PERIODS_MOST: u64 = 1_000;
+
+/// The account of a reserved thread.
+#[derive(Debug)]
+pub(super) struct Account {
+    reserved: Reserved,
+    /// Start of the first period that is not recorded yet.
+    from: Instant,
+    /// Delivered CPU time that no recorded period has used, with the lent slice.
+    pool: Nanos,
+    /// Whether the thread has not blocked since `from`.
+    throughout: bool,
+    kept: KeptRecord,
+}
+
+impl Account {
+    /// Opens the account of a reservation that begins at `now`.
+    pub(super) fn open(reserved: Reserved, now: Instant) -> Account {
+        let kept = KeptRecord::new(reserved.period);
+        Account { reserved, from: now, pool: reserved.slice, throughout: true, kept }
+    }
+
+    /// Returns whether the promise counts as kept.
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept.is_kept()
+    }
+
+    /// Returns the end of the first period that is not recorded yet; the end of a later period if periods are short.
+    pub(super) fn next(&self) -> Instant {
+        let period = self.reserved.period.as_ns();
+        self.from.saturating_add(Nanos::ns(period * READ_LEAST.as_ns().div_ceil(period)))
+    }
+
+    /// Begins again at `now`, because the thread was not reserved for a while.
+    pub(super) fn restart(&mut self, now: Instant) {
+        (self.from, self.pool, self.throughout) = (now, self.reserved.slice, true);
+    }
+
+    /// Records `ran` of CPU time up to `now`. `throughout`: the thread has not blocked since the last call.
+    pub(super) fn record(
+        &mut self,
+        entity: EntityId,
+        ran: Nanos,
+        throughout: bool,
+        now: Instant,
+        journal: &mut Journal,
+    ) {
+        let Reserved { slice, period } = self.reserved;
+        self.pool += ran;
+        self.throughout &= throughout;
+        let periods = now.saturating_since(self.from).as_ns() / period.as_ns();
+        self.from = self.from.saturating_add(Nanos::ns(period.as_ns() * periods));
+        let throughout = if periods > 0 { std::mem::replace(&mut self.throughout, true) } else { self.throughout };
+        for _ in 0..periods.min(PERIODS_MOST) {
+            let delivered = self.pool.min(slice);
+            self.pool = self.pool.saturating_sub(delivered);
+            journal.note(now, Event::Period { entity, due: slice, delivered, throughout });
+            let judged = if throughout { self.kept.record(delivered < slice) } else { None };
+            if let Some(Judgement { kept, missed, of }) = judged {
+                journal.note(now, Event::Kept { entity, kept, missed, of });
+            }
+        }
+        if !throughout {
+            // The kernel may begin a new period at a wake-up.
+            self.pool = slice;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records a read every 10 ms, and returns the missed periods.
+    fn missed(account: &mut Account, ran: impl IntoIterator<Item = u64>, throughout: bool) -> usize {
+        let (mut journal, entity) = (Journal::new(), EntityId::new(0, 0));
+        for ran in ran {
+            let now = account.next();
+            account.record(entity, Nanos::ms(ran), throughout, now, &mut journal);
+        }
+        let mut events = Vec::new();
+        journal.exchange(&mut events);
+        let is_missed =
+            |event: &Event| matches!(event, Event::Period { due, delivered, throughout: true, .. } if delivered < due);
+        events.iter().filter(|(_, event)| is_missed(event)).count()
+    }
+
+    fn account() -> Account {
+        Account::open(Reserved { slice: Nanos::ms(2), period: Nanos::ms(10) }, Instant::ZERO)
+    }
+
+    #[test]
+    fn a_slice_that_comes_late_by_a_period_is_no_miss() {
+        // The kernel's periods begin in the middle of those of the account, and an overrun is made up for.
+        for ran in [[0, 2, 2, 2, 2, 2], [0, 4, 0, 4, 0, 4], [2, 2, 0, 4, 2, 2]] {
+            assert_eq!(missed(&mut account(), ran, true), 0, "{ran:?}");
+        }
+    }
+
+    #[test]
+    fn slices_that_are_not_delivered_are_missed() {
+        assert_eq!(missed(&mut account(), [1; 10], true), 8, "half of each, after the lent slice is used up");
+        let mut account = account();
+        assert_eq!(missed(&mut account, [0; 100], true), 99);
+        assert!(!account.is_kept());
+        assert_eq!(missed(&mut account, [2; 30], true), 0);
+        assert!(account.is_kept());
+    }
+
+    #[test]
+    fn periods_with_a_sleep_are_not_judged() {
+        let mut account = account();
+        assert_eq!(missed(&mut account, [0; 100], false), 0);
+        assert!(account.is_kept());
+    }
+}

@@ -152,6 +152,18 @@ pub trait Kernel {
     /// The thread has ended, or the caller lacks permission or privilege.
     fn schedule(&self, thread: &Self::Thread, wanted: Attributes) -> Result<()>;
 
+    /// Returns the timer slack of the thread; zero in the real-time classes and SCHED_DEADLINE.
+    ///
+    /// # Errors
+    /// The thread has ended, or the caller lacks the privilege.
+    fn slack(&self, thread: &Self::Thread) -> Result<Nanos>;
+
+    /// Sets the timer slack of the thread. Has no effect in the real-time classes and SCHED_DEADLINE.
+    ///
+    /// # Errors
+    /// The thread has ended, or the caller lacks the privilege.
+    fn set_slack(&self, thread: &Self::Thread, slack: Nanos) -> Result<()>;
+
     /// Begins a loan to the thread. No priority is lent yet. A call takes as long as the start of a thread, so no
     /// caller may hold the dispatcher.
     ///
@@ -387,6 +399,14 @@ impl<K: Kernel> Kernel for &K {
 
     fn schedule(&self, thread: &Self::Thread, wanted: Attributes) -> Result<()> {
         (**self).schedule(thread, wanted)
+    }
+
+    fn slack(&self, thread: &Self::Thread) -> Result<Nanos> {
+        (**self).slack(thread)
+    }
+
+    fn set_slack(&self, thread: &Self::Thread, slack: Nanos) -> Result<()> {
+        (**self).set_slack(thread, slack)
     }
 
     fn begin_loan(&self, thread: &Self::Thread) -> Result<Self::Loan> {

@@ -274,6 +274,14 @@ impl Kernel for Linux {
         attributes::apply(thread.tid(), wanted)
     }
 
+    fn slack(&self, thread: &Thread) -> Result<Nanos> {
+        thread.held.slack()
+    }
+
+    fn set_slack(&self, thread: &Thread, slack: Nanos) -> Result<()> {
+        thread.held.set_slack(slack)
+    }
+
     fn begin_loan(&self, thread: &Thread) -> Result<Donor> {
         let Some((_, ended)) = &self.keeper else {
             let what = "a loan of a priority".to_string();

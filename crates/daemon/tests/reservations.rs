@@ -117,14 +117,16 @@ fn request(slice_ms: u64, period_ms: u64) -> PromiseRequest {
 fn a_reserved_thread_receives_its_slice_beside_hogs_and_is_restored() {
     let mut scene = Scene::new(2);
     let client = scene.client();
+    scene.host.world_mut().set_slack(client, Nanos::us(7));
     let entity = scene.admit(&request(2, 10), client).unwrap()[0];
     let row = scene.table.entries()[0].1;
-    assert_eq!(row.reserved, Some(Reserved { slice: Nanos::ms(2), period: Nanos::ms(10) }));
+    let wanted = Reserved { slice: Nanos::ms(2), period: Nanos::ms(10), slack: Nanos::us(7) };
+    assert_eq!(row.reserved, Some(wanted));
     assert!(row.confined.is_empty() && row.original.attributes == Some(Attributes::of(WAS)));
     let ran = scene.ran(client, Nanos::s(2));
     assert!((Nanos::ms(380)..=Nanos::ms(420)).contains(&ran), "a fifth of two seconds, within 2 points: {ran}");
     scene.kept.dismiss(entity);
-    assert_eq!(scene.policy(client), WAS);
+    assert_eq!((scene.policy(client), scene.host.world().slack(client)), (WAS, Some(Nanos::us(7))));
     scene.finish_dismissals();
     assert!(scene.is_as_before());
     let events = scene.events();
@@ -144,7 +146,9 @@ fn a_reserved_thread_receives_its_slice_beside_hogs_and_is_restored() {
 fn a_dead_daemon_leaves_a_table_from_which_the_thread_is_restored() {
     let mut scene = Scene::new(1);
     let client = scene.client();
+    scene.host.world_mut().set_slack(client, Nanos::us(7));
     scene.admit(&request(5, 10), client).unwrap();
+    assert_eq!(scene.host.world().slack(client), Some(Nanos::ZERO));
     scene.host.world_mut().fork(client, Workload::Hog).unwrap();
     scene.host.world_mut().kill(scene.daemon.pid());
     let guardian = scene.host.begin("guardian", ROOT);
@@ -153,6 +157,7 @@ fn a_dead_daemon_leaves_a_table_from_which_the_thread_is_restored() {
         assert_eq!(scene.host.run_until(end), None);
     });
     assert!(restored.is_settled() && restored.threads.len() == 2, "the thread and its child: {restored}");
+    assert_eq!(scene.host.world().slack(client), Some(Nanos::us(7)));
     assert!(scene.is_as_before());
 }
 

@@ -267,6 +267,16 @@ impl Kernel for Caller {
         })
     }
 
+    fn slack(&self, thread: &Held) -> Result<Nanos> {
+        let world = self.enter_about(thread)?;
+        Ok(world.tasks.get(thread.identity.tid).expect("it was just there").slack)
+    }
+
+    fn set_slack(&self, thread: &Held, slack: Nanos) -> Result<()> {
+        self.enter_about(thread)?.set_slack(thread.identity.tid, slack);
+        Ok(())
+    }
+
     fn begin_loan(&self, thread: &Held) -> Result<Loan> {
         let mut world = self.enter_about(thread)?;
         let (tid, by) = (thread.identity.tid, self.pid);

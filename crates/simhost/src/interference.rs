@@ -210,7 +210,24 @@ impl World {
         }
         let thread = self.tasks.thread(tid);
         thread.nice = setting.attributes.nice().unwrap_or(thread.nice);
+        if setting.attributes.policy != before.attributes.policy {
+            thread.slack = setting.slack_after(thread.slack);
+        }
         Ok(())
+    }
+
+    /// Sets the timer slack of thread `tid`.
+    pub fn set_slack(&mut self, tid: u32, slack: Nanos) {
+        let thread = self.tasks.thread(tid);
+        if !slack.is_zero() && !thread.setting.has_no_slack() {
+            thread.slack = slack;
+        }
+    }
+
+    /// Returns the timer slack of thread `tid`.
+    #[must_use]
+    pub fn slack(&self, tid: u32) -> Option<Nanos> {
+        self.tasks.get(tid).map(|thread| thread.slack)
     }
 
     /// Marks thread `tid` and its later children with `tag`.

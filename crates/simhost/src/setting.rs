@@ -1,7 +1,10 @@
 //! [`Setting`]: the changeable values of a thread, and the scheduling parameters that follow from them.
 
-use sched::{Class, CpuSet, Limit, Params, Reservation, RtPriority, Weight};
+use sched::{Class, CpuSet, Limit, Nanos, Params, Reservation, RtPriority, Weight};
 use sys::attributes::{Attributes, Policy};
+
+/// Timer slack of a thread that has not changed it. Source: init/init_task.c, v6.18.
+pub(super) const DEFAULT_SLACK: Nanos = Nanos::us(50);
 
 /// The changeable values of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +56,22 @@ impl Setting {
                 Setting { attributes: Attributes::of(Policy::Fifo { priority }), ..self }
             }
             _ => self,
+        }
+    }
+
+    /// Returns whether the class of the setting has no timer slack.
+    pub(super) fn has_no_slack(&self) -> bool {
+        let policy = self.attributes.policy;
+        matches!(policy, Policy::Fifo { .. } | Policy::RoundRobin { .. } | Policy::Deadline { .. })
+    }
+
+    /// Returns the timer slack after a change to this setting. Source: `__setscheduler_params`, kernel/sched/syscalls.c,
+    /// v6.18.
+    pub(super) fn slack_after(&self, slack: Nanos) -> Nanos {
+        match self.has_no_slack() {
+            true => Nanos::ZERO,
+            false if slack.is_zero() => DEFAULT_SLACK,
+            false => slack,
         }
     }
 

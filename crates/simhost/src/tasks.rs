@@ -60,6 +60,8 @@ pub(super) struct Thread {
     /// Entity of the thread; `None` once the thread has ended. The first thread of a process is kept without an entity
     /// until the process is reaped.
     pub(super) entity: Option<EntityId>,
+    /// Timer slack of the thread. It has no effect in this world.
+    pub(super) slack: Nanos,
     /// Whether calls of `World::want` and `World::block` decide when the thread runs and sleeps, instead of a workload.
     pub(super) is_scripted: bool,
     /// Whether a scripted thread wants to run.

@@ -4,7 +4,7 @@ use crate::dice::Dice;
 use crate::group::Group;
 use crate::life::{Fault, Life};
 use crate::masks::Masks;
-use crate::setting::{Setting, params};
+use crate::setting::{DEFAULT_SLACK, Setting, params};
 use crate::settings::{Lateness, Settings};
 use crate::tasks::{Account, INIT, Place, Process, Tasks, Thread};
 use sched::{CpuId, CpuSet, Instant, Nanos, Refused, State, Wake};
@@ -290,6 +290,7 @@ impl World {
             masks: Masks::NONE,
             lent: None,
             entity: Some(entity),
+            slack: DEFAULT_SLACK,
             is_scripted: workload == Workload::Scripted,
             wants: false,
             awaited_by: None,

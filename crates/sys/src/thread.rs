@@ -40,6 +40,9 @@ impl State {
     }
 }
 
+/// Name of the file with the timer slack of a thread.
+const SLACK: &str = "timerslack_ns";
+
 /// The status of a thread in /proc, at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
@@ -185,6 +188,34 @@ impl Thread {
         let status = self.read("status")?;
         let number = field(&status, "voluntary_ctxt_switches:").and_then(|mut words| words.next()?.parse().ok());
         number.ok_or_else(|| self.malformed("status", "a list with voluntary_ctxt_switches"))
+    }
+
+    /// Returns the timer slack of the thread, zero in the real-time classes and SCHED_DEADLINE.
+    ///
+    /// # Errors
+    /// The thread has ended, or this process lacks CAP_SYS_NICE.
+    pub fn slack(&self) -> Result<Nanos> {
+        let read = std::fs::read_to_string(self.slack_path());
+        let text = read.map_err(|error| problem(error, self.tid(), SLACK))?;
+        // The file was opened by tid, and the tid may have been reused.
+        self.status()?;
+        let ns = text.trim().parse().map_err(|_| self.malformed(SLACK, "a number of nanoseconds"))?;
+        Ok(Nanos::ns(ns))
+    }
+
+    /// Sets the timer slack of the thread. The kernel ignores the call in the real-time classes and SCHED_DEADLINE.
+    ///
+    /// # Errors
+    /// The thread has ended, or this process lacks CAP_SYS_NICE.
+    pub fn set_slack(&self, slack: Nanos) -> Result<()> {
+        let wrote = std::fs::write(self.slack_path(), slack.as_ns().to_string());
+        wrote.map_err(|error| problem(error, self.tid(), SLACK))?;
+        self.status().map(drop)
+    }
+
+    /// The file is in the directory of a process, which the kernel also shows for each thread.
+    fn slack_path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{SLACK}", self.tid()))
     }
 
     /// Returns the tids of all threads of the thread's process, in ascending order.

@@ -5,6 +5,7 @@ use crate::Explanation;
 use crate::affinity::{GivenBack, give_back};
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Row, Table};
+use sched::Nanos;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
 
@@ -98,13 +99,24 @@ fn is_ours(found: Attributes, entry: &Entry, original: Attributes) -> bool {
     is_raised || found == near(original)
 }
 
+/// Restores the timer slack of a thread that was reserved and is no longer. Returns whether it had to be changed.
+fn restore_slack<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> sys::Result<bool> {
+    let slack = entry.reserved.map_or(Nanos::ZERO, |reserved| reserved.slack);
+    let is_changed = !slack.is_zero() && kernel.slack(thread)? != slack;
+    if is_changed {
+        kernel.set_slack(thread, slack)?;
+    }
+    Ok(is_changed)
+}
+
 /// Restores the attributes, if Tactus has changed them.
 fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outcome {
     let Some(original) = entry.original.attributes else { return Outcome::AsBefore };
     let change = || {
         let found = kernel.attributes(thread)?;
         if found == original {
-            return Ok(Outcome::AsBefore);
+            // An earlier restoration may have been interrupted before it set the timer slack.
+            return Ok(if restore_slack(kernel, thread, entry)? { Outcome::Restored } else { Outcome::AsBefore });
         }
         if !is_ours(found, entry, original) {
             return Ok(Outcome::Left);
@@ -118,6 +130,7 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
                 Some(Explanation::from(refused))
             }
         };
+        restore_slack(kernel, thread, entry)?;
         let kept = kernel.attributes(thread)?;
         // If the thread still exists, the calls by tid have reached this thread, and no later thread with the same tid.
         kernel.status(thread)?;

@@ -22,6 +22,9 @@ pub struct Reserved {
     pub slice: Nanos,
     /// The period, which is also the relative deadline.
     pub period: Nanos,
+    /// Timer slack of the thread before. The kernel sets the slack to zero at the begin of a reservation, and to a default
+    /// at its end. Zero: the slack was zero already, or is unknown.
+    pub slack: Nanos,
 }
 
 impl Reserved {

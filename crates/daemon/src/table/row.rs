@@ -23,9 +23,10 @@ pub(super) const SET: usize = CPUS_MAX / 64;
 pub(super) const OF_CONFINED: usize = OF_AFFINITY + SET;
 /// One if the thread follows its cpuset; always zero in tables of versions 1 and 2.
 pub(super) const OF_FOLLOWS_CPUSET: usize = OF_CONFINED + SET;
-/// Slice and period of the reservation that Tactus sets for the thread; zero without one, and in tables up to version 3.
+/// Slice and period of the reservation that Tactus sets for the thread, and its timer slack before; zero without one, and
+/// in tables up to version 3.
 pub(super) const OF_RESERVED: usize = OF_FOLLOWS_CPUSET + 1;
-pub(super) const RESERVED: usize = 2;
+pub(super) const RESERVED: usize = 3;
 /// One once the thread has its originals back; always zero in tables up to version 3.
 pub(super) const OF_GIVEN_BACK: usize = OF_RESERVED + RESERVED;
 pub(super) const ROW: usize = 48;
@@ -116,13 +117,13 @@ fn attributes_of(words: &[u64]) -> Option<Option<Attributes>> {
 
 /// Converts a reservation into words.
 pub(super) fn words_of_reserved(reserved: Option<Reserved>) -> [u64; RESERVED] {
-    reserved.map_or([0; RESERVED], |Reserved { slice, period }| [slice.as_ns(), period.as_ns()])
+    reserved.map_or([0; RESERVED], |Reserved { slice, period, slack }| [slice.as_ns(), period.as_ns(), slack.as_ns()])
 }
 
 /// Converts words into a reservation; `None` without one.
 fn reserved_of(words: &[u64]) -> Option<Reserved> {
-    let [slice, period] = [words[0], words[1]].map(Nanos::ns);
-    (!slice.is_zero()).then_some(Reserved { slice, period })
+    let [slice, period, slack] = [words[0], words[1], words[2]].map(Nanos::ns);
+    (!slice.is_zero()).then_some(Reserved { slice, period, slack })
 }
 
 /// Converts two words into an identity; `None` if the words are invalid.

@@ -59,7 +59,11 @@ fn entry(tid: u32, attributes: impl Into<Option<Attributes>>) -> Entry {
         leader: Identity { tid: tid / 2, start_time: 5 },
         original: Original { attributes: attributes.into(), affinity, follows_cpuset: tid % 3 == 1 },
         confined: CpuSet::one(CpuId::new(64)),
-        reserved: (tid % 5 == 1).then_some(Reserved { slice: Nanos::ns(u64::MAX), period: Nanos::ns(1) }),
+        reserved: (tid % 5 == 1).then_some(Reserved {
+            slice: Nanos::ns(u64::MAX),
+            period: Nanos::ns(1),
+            slack: Nanos::ns(2),
+        }),
     }
 }
 

@@ -31,6 +31,8 @@ fn a_busy_process_beside_hogs_is_served_and_restored_after_a_kill() {
     let Some(_turn) = turn() else { return };
     let child = Child::start(HOG).unwrap();
     attributes::set(child.pid(), Attributes::of(Policy::Batch { nice: 7 })).unwrap();
+    let slack = thread::Thread::open(child.pid()).unwrap();
+    slack.set_slack(Nanos::us(7)).unwrap();
     let before = Now::of(child.pid());
     let _others = hogs();
     let wanted = Attributes::reserved(Nanos::ms(3), Nanos::ms(10));
@@ -38,11 +40,13 @@ fn a_busy_process_beside_hogs_is_served_and_restored_after_a_kill() {
     let share = share_of(child.pid(), Nanos::s(2));
     assert!(share.abs_diff(300_000) <= 20_000, "30 % within 2 points, and not {share} ppm");
     assert_eq!(affinity::get(child.pid()).unwrap(), before.affinity, "it is not confined");
+    assert_eq!(slack.slack().unwrap(), Nanos::ZERO, "the kernel has set the slack");
     let guardian = live.guardian();
     let begin = clock::now();
     live.process.kill().unwrap();
     assert_restored(begin, &[child.pid()], std::slice::from_ref(&before));
     soon("the guardian ends", || guardian.has_ended());
+    assert_eq!(slack.slack().unwrap(), Nanos::us(7));
     live.assert_nothing_left();
 }
 

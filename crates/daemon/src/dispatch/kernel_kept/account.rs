@@ -60,7 +60,7 @@ impl Account {
         now: Instant,
         journal: &mut Journal,
     ) {
-        let Reserved { slice, period } = self.reserved;
+        let Reserved { slice, period, .. } = self.reserved;
         self.pool += ran;
         self.throughout &= throughout;
         let periods = now.saturating_since(self.from).as_ns() / period.as_ns();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn account() -> Account {
-        Account::open(Reserved { slice: Nanos::ms(2), period: Nanos::ms(10) }, Instant::ZERO)
+        Account::open(Reserved { slice: Nanos::ms(2), period: Nanos::ms(10), slack: Nanos::ZERO }, Instant::ZERO)
     }
 
     #[test]

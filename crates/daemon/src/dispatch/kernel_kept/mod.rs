@@ -22,7 +22,7 @@ use super::scan::{Found, Scanned, scan};
 use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::restore::Restoring;
-use crate::table::{Reserved, Table};
+use crate::table::Table;
 use sched::{
     CpuId, CpuSet, Descriptor, EntityId, Instant, Kicks, Knobs, Machine, Nanos, Params, PromiseState, Refused,
     Reservation, Topology,
@@ -131,8 +131,7 @@ impl<K: Kernel> KernelKept<K> {
         let (promise, now) = (self.promises, self.now());
         for (nth, (new, &entity)) in chosen.into_iter().zip(&entities).enumerate() {
             let name = if entities.len() > 1 { format!("{}/{nth}", request.name) } else { request.name.clone() };
-            let reserved = Reserved { slice: reservation.slice, period: reservation.period };
-            match ReservedThread::begin(&self.kernel, &self.table, new, (entity, promise), name, reserved, now) {
+            match ReservedThread::begin(&self.kernel, &self.table, new, (entity, promise), name, reservation, now) {
                 Ok(thread) => self.threads.push(thread),
                 Err(refused) => {
                     self.take_back(promise, &entities);
@@ -321,12 +320,11 @@ impl<K: Kernel> KernelKept<K> {
             }
         }
         self.machine.settle(now);
-        let reserved = Reserved { slice: part.slice, period: part.period };
-        let was: Vec<Reserved> = self.threads.iter().filter(of_promise).map(|it| it.reserved).collect();
+        let was: Vec<Reservation> = self.threads.iter().filter(of_promise).map(|it| it.reservation()).collect();
         for nth in 0..entities.len() {
             let mut threads = self.threads.iter_mut().filter(|it| it.promise == promise);
             let thread = threads.nth(nth).expect("each entity of the promise has a thread");
-            let answer = thread.change(&self.kernel, &self.table, reserved, now, !self.is_suspended);
+            let answer = thread.change(&self.kernel, &self.table, part, now, !self.is_suspended);
             if let Ok(false) = answer {
                 self.journal.note(now, Event::Kept { entity: thread.entity, kept: true, missed: 0, of: 0 });
             }

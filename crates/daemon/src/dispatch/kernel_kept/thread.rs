@@ -56,7 +56,7 @@ impl<K: Kernel> ReservedThread<K> {
         new: Found<K::Thread>,
         (entity, promise): (EntityId, usize),
         name: String,
-        reserved: Reserved,
+        reservation: Reservation,
         now: Instant,
     ) -> Result<ReservedThread<K>, Refusal> {
         let Found { thread, identity, leader, .. } = new;
@@ -64,6 +64,8 @@ impl<K: Kernel> ReservedThread<K> {
         let (affinity, follows_cpuset) = observe(kernel, &thread).map_err(Refusal::from)?;
         let original = Original { attributes: Some(attributes), affinity, follows_cpuset };
         let usage = kernel.usage(&thread).map_err(Refusal::from)?;
+        let slack = kernel.slack(&thread).unwrap_or_default();
+        let reserved = Reserved { slice: reservation.slice, period: reservation.period, slack };
         let row = record(table, (identity, leader), original, reserved)?;
         if let Err(refused) = kernel.schedule(&thread, reserved.attributes()) {
             table.forget(row);
@@ -135,10 +137,11 @@ impl<K: Kernel> ReservedThread<K> {
         &mut self,
         kernel: &K,
         table: &Table,
-        reserved: Reserved,
+        reservation: Reservation,
         now: Instant,
         is_served: bool,
     ) -> Result<bool, Refusal> {
+        let reserved = Reserved { slice: reservation.slice, period: reservation.period, ..self.reserved };
         // With two rows, a restoring process recognizes the earlier and the new reservation.
         let row = record(table, (self.identity, self.leader), self.original, reserved)?;
         if is_served && let Err(refused) = kernel.schedule(&self.thread, reserved.attributes()) {
@@ -153,8 +156,11 @@ impl<K: Kernel> ReservedThread<K> {
     /// Ends the reservation for a while, unless another process has changed it.
     pub(super) fn suspend(&mut self, kernel: &K) {
         if kernel.attributes(&self.thread).is_ok_and(|found| found == self.reserved.attributes()) {
-            // The call fails if the thread has ended.
+            // The calls fail if the thread has ended.
             let _ = kernel.schedule(&self.thread, self.attributes);
+            if !self.reserved.slack.is_zero() {
+                let _ = kernel.set_slack(&self.thread, self.reserved.slack);
+            }
         }
     }
 

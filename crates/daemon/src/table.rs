@@ -19,7 +19,7 @@ pub use group::FreezerGroup;
 use crate::kernel::Cells;
 use group::{FOUND, FOUND_FROZEN, THREAD, group_of};
 use row::{
-    OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_FOLLOWS_CPUSET, OF_GIVEN_BACK, OF_KIND, OF_LEADER, OF_RESERVED,
+    FOLLOWS_CPUSET, GIVEN_BACK, OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_FLAGS, OF_KIND, OF_LEADER, OF_RESERVED,
     OF_THREAD, OF_USE, ROW, entry_of, identity_of, words_of, words_of_attributes, words_of_reserved,
 };
 use sched::CpuId;
@@ -242,8 +242,7 @@ impl Table {
         self.store_all(at + OF_ATTRIBUTES, &words_of_attributes(entry.original.attributes));
         self.store_all(at + OF_AFFINITY, &words_of(&entry.original.affinity));
         self.store_all(at + OF_CONFINED, &words_of(&entry.confined));
-        self.cells.store(at + OF_FOLLOWS_CPUSET, u64::from(entry.original.follows_cpuset));
-        self.cells.store(at + OF_GIVEN_BACK, 0);
+        self.cells.store(at + OF_FLAGS, if entry.original.follows_cpuset { FOLLOWS_CPUSET } else { 0 });
         self.store_all(at + OF_RESERVED, &words_of_reserved(entry.reserved));
         self.commit(row);
         Ok(row)
@@ -285,13 +284,14 @@ impl Table {
     /// Records that the thread in `row` has its originals back, and that Tactus will not change the thread again under
     /// this row. The row stays for the children of the thread, which may still inherit its confinement.
     pub fn set_given_back(&self, row: Row) {
-        self.cells.store(self.at(row) + OF_GIVEN_BACK, 1);
+        let at = self.at(row) + OF_FLAGS;
+        self.cells.store(at, self.cells.load(at) | GIVEN_BACK);
     }
 
     /// Returns whether the thread in `row` has its originals back.
     #[must_use]
     pub fn is_given_back(&self, row: Row) -> bool {
-        self.cells.load(self.at(row) + OF_GIVEN_BACK) != 0
+        self.cells.load(self.at(row) + OF_FLAGS) & GIVEN_BACK != 0
     }
 
     /// Records whether Tactus freezes the group in `row`. Record a freeze before the group freezes, and a thaw afterwards.

@@ -135,6 +135,18 @@ impl Terms {
         knobs
     }
 
+    /// Returns the mechanism of the promises, and the reason for it without a full stop.
+    #[must_use]
+    pub fn mechanism(&self) -> (Mechanism, String) {
+        match &self.how {
+            How::Inheritance => {
+                (Mechanism::Inheritance, "it works on this host, and changes no attributes of clients".to_string())
+            }
+            How::Attributes(why) => (Mechanism::Fifo, why.reason.to_string()),
+            How::Deadline => (Mechanism::Deadline, "requested by `--mechanism deadline`".to_string()),
+        }
+    }
+
     /// Returns the terms as sentences for users.
     #[must_use]
     pub fn in_words(&self) -> String {
@@ -212,6 +224,8 @@ mod tests {
         );
         let sets = of(Err(Explanation::new("this kernel has no PI futexes", "")));
         assert_eq!(setup(&sets), KeptBy::Dispatcher(RaiseBy::Attributes));
+        assert_eq!(inherits.mechanism().0, Mechanism::Inheritance);
+        assert_eq!(sets.mechanism(), (Mechanism::Fifo, "this kernel has no PI futexes".to_string()));
         assert!(
             sets.in_words().ends_with("attributes of clients: this kernel has no PI futexes."),
             "{}",

@@ -6,6 +6,18 @@ use sched::{Instant, Nanos};
 use serde::Serialize;
 use trace::Durations;
 
+/// The mechanism that has served an entity of a live run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ServedBy {
+    /// Name of the mechanism.
+    pub name: &'static str,
+    /// Reason for this mechanism.
+    pub reason: String,
+    /// Reason why other threads of the entity were raised by SCHED_FIFO. `None`: no threads were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exception: Option<String>,
+}
+
 /// The results of an entity in a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Entity {
@@ -31,6 +43,9 @@ pub struct Entity {
     pub asked: Asked,
     /// CPU time that the policy guarantees the entity, in millionths of a CPU; `None` without a guarantee.
     pub granted_ppm: Option<u64>,
+    /// The mechanism that has served the entity. `None` in a simulation, and without a promise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<ServedBy>,
     /// Results of the entity. `delivered_ppm` is relative to one CPU during the presence of the entity.
     #[serde(flatten)]
     pub got: Got,

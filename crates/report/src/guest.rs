@@ -124,6 +124,7 @@ pub(crate) fn tasks<'m>(
         left_ns: left.map(Instant::as_ns),
         asked: Asked::with(&first.params),
         granted_ppm: None,
+        mechanism: None,
         got: Got::new(&got, there),
     };
     sums.into_iter().map(line).collect()

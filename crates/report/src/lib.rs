@@ -24,7 +24,7 @@ pub use asked::Asked;
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
 pub use coordinated::{CoordinationGot, CoordinationSpreads};
 pub use description::{EntityDescription, GroupDescription, RunDescription};
-pub use got::{Entity, Got, GroupGot, SiblingDelays};
+pub use got::{Entity, Got, GroupGot, ServedBy, SiblingDelays};
 pub use guest::{CpuLoss, GuestReport};
 pub use manager::{ManagedSpreads, ManagedVm, ManagerReport, ManagerSummary};
 pub use run_report::{Report, observed};

@@ -204,6 +204,7 @@ fn entities(run: &RunDescription, present: &[Option<&Member>], grants: &[Option<
             changes_refused: 0,
             asked: Asked::by(asking, run),
             granted_ppm: grant.map(|grant| ppm(grant.slice, grant.period)),
+            mechanism: None,
             got: Got::new(&member.got, there),
         });
     }

@@ -111,6 +111,7 @@ fn finish(plan: &Plan, terms: &Terms, played: Played, watcher: Watcher, name: &s
     kept.header.policy = name.to_string();
     if name == KERNEL {
         kept.report.knobs.clear();
+        kept.report.entities.iter_mut().for_each(|entity| entity.mechanism = None);
     }
     let mut meter = Meter::new();
     kept.played.events.iter().for_each(|(at, event)| meter.record(*at, event));

@@ -11,7 +11,7 @@ use crate::{output, picture};
 use anyhow::Context;
 use daemon::terms::Terms;
 use measure::Meter;
-use report::{Report, RunDescription, Runs, Widths, observed, short};
+use report::{Report, RunDescription, Runs, ServedBy, Widths, observed, short};
 use run::Grant;
 use sched::Nanos;
 use std::io::Write;
@@ -40,7 +40,8 @@ impl Kept {
         let description = RunDescription { length, ..plan.description.clone() };
         let grants: Vec<Option<Grant>> = description.entities.iter().map(|entity| granted(&entity.params)).collect();
         let (policy, knobs) = (terms.policy, &terms.knobs);
-        let report = observed(&description, policy, knobs, 0, &meter, &grants);
+        let mut report = observed(&description, policy, knobs, 0, &meter, &grants);
+        name_mechanisms(&mut report, plan, terms, &played);
         let header = Header { policy: policy.name.to_string(), cpus: description.cpus, seed: 0 };
         Kept { played, report, description, header }
     }
@@ -56,6 +57,24 @@ impl Kept {
     pub(crate) fn write_into(&self, mut file: TraceFile) -> anyhow::Result<Draft> {
         self.played.events.iter().for_each(|(at, event)| file.record(*at, event));
         file.finish()
+    }
+
+    /// Returns a sentence about the mechanism of each client. Clients with the same mechanism share a sentence.
+    pub(crate) fn mechanisms(&self) -> String {
+        let mut sentences: Vec<(Vec<&str>, String)> = Vec::new();
+        for entity in &self.report.entities {
+            let Some(ServedBy { name, reason, exception }) = &entity.mechanism else { continue };
+            let other = exception
+                .as_ref()
+                .map_or(String::new(), |why| format!("; SCHED_FIFO for other threads, because {why}"));
+            let words = format!("by {name} ({reason}){other}.");
+            match sentences.iter_mut().find(|(_, other)| *other == words) {
+                Some((names, _)) => names.push(&entity.name),
+                None => sentences.push((vec![&entity.name], words)),
+            }
+        }
+        let sentence = |(names, words): &(Vec<&str>, String)| format!("Tactus serves {} {words}", names.join(", "));
+        sentences.iter().map(sentence).collect::<Vec<_>>().join(" ")
     }
 
     /// Returns remarks below the report.
@@ -82,6 +101,22 @@ impl Kept {
             text += &format!("\n{} events are missing, because the buffer was full.\n", played.lost);
         }
         text
+    }
+}
+
+/// Adds the mechanism of each entity with a promise to `report`.
+fn name_mechanisms(report: &mut Report, plan: &Plan, terms: &Terms, played: &Played) {
+    let (mechanism, reason) = terms.mechanism();
+    let promised = plan.processes.iter().zip(&played.ends).filter(|(planned, _)| planned.request.is_some());
+    for (planned, end) in promised {
+        let names = plan.description.entities[planned.entities.clone()].iter().map(|entity| &entity.name);
+        for (name, &e) in names.zip(&end.entities) {
+            let exception = played.exceptions.iter().find(|(entity, _)| *entity == e).map(|(_, why)| why.clone());
+            let served = ServedBy { name: mechanism.name(), reason: reason.clone(), exception };
+            if let Some(entity) = report.entities.iter_mut().find(|entity| entity.name == *name) {
+                entity.mechanism = Some(served);
+            }
+        }
     }
 }
 
@@ -144,7 +179,8 @@ impl<'a> Shown<'a> {
         text += &report::table(&kept.report, Widths(width));
         text += &kept.remarks();
         text.push('\n');
-        text += &(output::folded(&terms.in_words(), width.into()).join("\n") + "\n");
+        let words = format!("{} {}", kept.mechanisms(), terms.in_words());
+        text += &(output::folded(words.trim_start(), width.into()).join("\n") + "\n");
         for (file, what) in [(&self.args.trace, "the trace"), (&self.args.svg, "the picture")] {
             if let Some(file) = file {
                 text += &format!("Wrote {what} to {}.\n", file.display());

@@ -232,7 +232,7 @@ pub(crate) fn terms(mechanism: Raising) -> Result<Terms, Failure> {
             let terms = Terms::by_deadline(&host, policy(daemon::terms::DEADLINE_POLICY));
             return terms.map_err(|reason| refused(&reason));
         }
-        Raising::Fifo => Err(Explanation::new("--mechanism fifo", "")),
+        Raising::Fifo => Err(Explanation::new("requested by `--mechanism fifo`", "")),
         Raising::Auto | Raising::Inherit => doctor::examine(Mechanism::Inheritance).verdict.map(drop),
     };
     match (mechanism, &inheritance) {

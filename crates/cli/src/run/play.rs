@@ -53,6 +53,8 @@ pub(crate) struct Played {
     pub(crate) meter: Option<Meter>,
     /// Clients that were not served to the end, with the reasons.
     pub(crate) troubles: Vec<(String, Explanation)>,
+    /// Clients with threads that could not inherit a priority, with the reason.
+    pub(crate) exceptions: Vec<(EntityId, String)>,
     /// Problems of the daemon that ended no promise.
     pub(crate) warnings: Vec<Explanation>,
     /// Times for which a promise was not kept.
@@ -388,6 +390,7 @@ impl Player<'_, '_> {
             }
         }
         let events = merged(in_time(events.into_iter().chain(alone), end), &reported, begun, end);
+        let exceptions = left.iter().filter_map(|left| Some((left.entity, left.exception.clone()?))).collect();
         let troubles = left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
         let warnings = front.map(|front| front.warnings()).unwrap_or_default();
         Played {
@@ -399,6 +402,7 @@ impl Player<'_, '_> {
             interrupted: output::is_interrupted(),
             ends,
             troubles,
+            exceptions,
             warnings,
             breaches: breaches.all,
             reports_wakeups,

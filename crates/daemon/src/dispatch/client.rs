@@ -58,6 +58,8 @@ pub(super) struct Client<K: Kernel> {
     pub(super) ledger: Option<Ledger>,
     /// Whether the promise is kept.
     pub(super) kept: KeptRecord,
+    /// Reason why a thread of the client could not inherit a priority.
+    pub(super) exception: Option<String>,
     /// Reason why the client can no longer be served.
     pub(super) trouble: Option<Explanation>,
 }
@@ -96,6 +98,7 @@ impl<K: Kernel> Client<K> {
             root: None,
             ledger: None,
             kept: KeptRecord::new(reservation.period),
+            exception: None,
             trouble: None,
         }
     }

@@ -84,7 +84,8 @@ impl<K: Kernel> Dispatcher<K> {
         self.cpus[client.cpu.index()].stop(e);
         self.machine.detach(now, e);
         self.journal.note(now, Event::Detach { entity: e });
-        self.left.push(Dismissed { entity: e, name: client.name, trouble: client.trouble });
+        let Client { name, trouble, exception, .. } = client;
+        self.left.push(Dismissed { entity: e, name, trouble, exception });
     }
 
     /// Dismisses the clients that cannot be served, and those without threads.

@@ -32,6 +32,9 @@ pub struct Dismissed {
     pub name: String,
     /// Reason why the client is no longer served. `None`: the client has ended, or was dismissed on request.
     pub trouble: Option<Explanation>,
+    /// Reason why Tactus has set the attributes of threads of the client that could not inherit a priority. `None`: the
+    /// mechanism of the dispatcher has served all threads.
+    pub exception: Option<String>,
 }
 
 /// Carries out the machine's actions on a kernel.

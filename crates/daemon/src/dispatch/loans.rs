@@ -98,6 +98,7 @@ impl<K: Kernel> Dispatcher<K> {
                     |refused| refused.reason(),
                 );
                 let what = format!("Tactus sets the attributes of threads of {}: {why}", client.name);
+                client.exception.get_or_insert(why);
                 reason = Some(Explanation::new(what, "see `tactus doctor` about priority inheritance"));
                 let original = Original { attributes: Some(attributes), ..member.original };
                 match member.record(&self.table, original, CpuSet::one(client.cpu)) {

@@ -21,16 +21,18 @@ pub(super) const ATTRIBUTES: usize = 6;
 pub(super) const OF_AFFINITY: usize = OF_ATTRIBUTES + ATTRIBUTES;
 pub(super) const SET: usize = CPUS_MAX / 64;
 pub(super) const OF_CONFINED: usize = OF_AFFINITY + SET;
-/// One if the thread follows its cpuset; always zero in tables of versions 1 and 2.
-pub(super) const OF_FOLLOWS_CPUSET: usize = OF_CONFINED + SET;
+/// Flags; always zero in tables of versions 1 and 2.
+pub(super) const OF_FLAGS: usize = OF_CONFINED + SET;
+/// The thread follows its cpuset.
+pub(super) const FOLLOWS_CPUSET: u64 = 1;
+/// The thread has its originals back. Never set in tables up to version 3.
+pub(super) const GIVEN_BACK: u64 = 2;
 /// Slice and period of the reservation that Tactus sets for the thread, and its timer slack before; zero without one, and
 /// in tables up to version 3.
-pub(super) const OF_RESERVED: usize = OF_FOLLOWS_CPUSET + 1;
+pub(super) const OF_RESERVED: usize = OF_FLAGS + 1;
 pub(super) const RESERVED: usize = 3;
-/// One once the thread has its originals back; always zero in tables up to version 3.
-pub(super) const OF_GIVEN_BACK: usize = OF_RESERVED + RESERVED;
 pub(super) const ROW: usize = 48;
-const _: () = assert!(OF_GIVEN_BACK < ROW, "a row holds all of its parts");
+const _: () = assert!(OF_RESERVED + RESERVED <= ROW, "a row holds all of its parts");
 
 // Flags beside the class, in the first word of the attributes.
 const RESET_ON_FORK: u64 = 1 << 32;
@@ -139,7 +141,7 @@ pub(super) fn entry_of(words: &[u64; ROW]) -> Option<Entry> {
         original: Original {
             attributes: attributes_of(&words[OF_ATTRIBUTES..OF_AFFINITY])?,
             affinity: set_of(&words[OF_AFFINITY..OF_CONFINED]),
-            follows_cpuset: words[OF_FOLLOWS_CPUSET] != 0,
+            follows_cpuset: words[OF_FLAGS] & FOLLOWS_CPUSET != 0,
         },
         confined: set_of(&words[OF_CONFINED..OF_CONFINED + SET]),
         reserved: reserved_of(&words[OF_RESERVED..]),

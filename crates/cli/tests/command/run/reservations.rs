@@ -1,6 +1,6 @@
 //! Promises that the kernel keeps (`--mechanism deadline`).
 
-use super::{HOG, Live, Now, Watching, assert_restored, hogs, soon, turn};
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, Watching, assert_restored, hogs, soon, turn};
 use sched::Nanos;
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::Child;
@@ -64,6 +64,8 @@ fn the_report_has_the_delivered_periods_and_the_mechanism() {
     let entity = &report["runs"][0]["entities"][0];
     let number = |name: &str| entity[name].as_u64().unwrap_or_else(|| panic!("{name}: {entity:#}"));
     assert!(number("periods_judged") > 150 && number("periods_missed") * 20 <= number("periods_judged"), "{entity:#}");
+    assert_eq!(entity["mechanism"]["name"], "SCHED_DEADLINE");
+    assert_eq!(entity["mechanism"]["reason"], "requested by `--mechanism deadline`");
     let delivered = number("delivered_ns");
     assert!(delivered.abs_diff(400_000_000) <= 40_000_000, "a fifth of two seconds, and not {delivered} ns");
     assert_eq!(Now::of(child.pid()), before);
@@ -110,4 +112,26 @@ fn a_request_above_the_reserve_is_refused_with_the_nearest_promise() {
             &["grants SCHED_DEADLINE only to a thread", "--mechanism inherit"],
         );
     }
+}
+
+#[test]
+fn the_report_names_the_mechanism_of_each_client_and_the_reason() {
+    let Some(_turn) = turn() else { return };
+    let (ordinary, urgent) = (Child::start(HOG).unwrap(), Child::start(BUSY_NOW_AND_THEN).unwrap());
+    // A thread at priority 96 does not gain from a lent priority of 95.
+    attributes::set(urgent.pid(), Attributes::of(Policy::Fifo { priority: 96 })).unwrap();
+    let pids = [&ordinary, &urgent].map(|child| child.pid().to_string());
+    let promise = ["--period", "10ms", "--slice", "2ms", "--for", "500ms", "--pid", &pids[0], "--pid", &pids[1]];
+    let done = Live::begin(&[&["--json"][..], &promise].concat()).done();
+    let report: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    let mechanisms = [0, 1].map(|nth| report["runs"][0]["entities"][nth]["mechanism"].clone());
+    assert!(mechanisms.iter().all(|it| it["name"] == "inherited FIFO"), "{mechanisms:#?}");
+    assert!(mechanisms[0]["exception"].is_null(), "{mechanisms:#?}");
+    let exception = mechanisms[1]["exception"].as_str().unwrap();
+    assert!(exception.contains("SCHED_FIFO 96 is too high to inherit a priority"), "{exception}");
+    let done = Live::begin(&promise).done();
+    let said = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words =
+        format!("Tactus serves pid {} by inherited FIFO (it works on this host, and changes no attributes", pids[0]);
+    assert!(said.contains(&words) && said.contains("SCHED_FIFO for other threads, because"), "{said}");
 }

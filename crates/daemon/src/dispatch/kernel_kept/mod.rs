@@ -224,7 +224,8 @@ impl<K: Kernel> KernelKept<K> {
             };
             thread.read(&self.kernel, now, false, &mut self.journal);
             self.journal.note(now, Event::Detach { entity: thread.entity });
-            self.left.push(Dismissed { entity: thread.entity, name: thread.name.clone(), trouble });
+            let (entity, name) = (thread.entity, thread.name.clone());
+            self.left.push(Dismissed { entity, name, trouble, exception: None });
             self.detach(thread.entity, now);
             gone.push(thread);
         }

@@ -182,7 +182,7 @@ pub(crate) struct Output {
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     /// A scenario with commands, pids or workloads, a TOML file (docs/scenarios.md)
-    #[arg(conflicts_with_all = ["period", "slice", "hard", "cpus", "affinity", "pid", "command"],
+    #[arg(conflicts_with_all = ["period", "slice", "hard", "cpus", "gang", "affinity", "pid", "command"],
         required_unless_present_any = ["pid", "command"])]
     pub(crate) scenario: Option<PathBuf>,
     /// The command for the promise, with its arguments
@@ -202,6 +202,9 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Promise",
         value_parser = clap::value_parser!(u16).range(1..=sched::id::CPUS_MAX as i64))]
     pub(crate) cpus: u16,
+    /// Gang: on all N CPUs of --cpus, the parts of the slice begin at the same time
+    #[arg(long, help_heading = "Promise")]
+    pub(crate) gang: bool,
     /// The allowed CPUs: 2, 0-3,8
     #[arg(long, value_name = "LIST", help_heading = "Promise")]
     pub(crate) affinity: Option<sched::CpuSet>,

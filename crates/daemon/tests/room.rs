@@ -58,7 +58,8 @@ impl Scene {
 }
 
 fn request(name: &str, slice: Nanos, period: Nanos, cpus: usize, affinity: CpuSet) -> PromiseRequest {
-    PromiseRequest { name: name.to_string(), reservation: Reservation::new(slice, period), cpus, affinity }
+    let reservation = Reservation::new(slice, period);
+    PromiseRequest { name: name.to_string(), reservation, cpus, gang: false, affinity }
 }
 
 fn no_room(outcome: Result<Vec<EntityId>, Refusal>) -> Box<NoRoom> {
@@ -128,7 +129,8 @@ fn is_of(entity: &str, promise: &str) -> bool {
 
 #[test]
 fn every_alternative_of_a_refusal_is_admitted_and_one_unit_more_is_not() {
-    let (mut refusals, mut slices, mut periods, mut cpus_more, mut elsewhere, mut ends) = (0, 0, 0, 0, 0, 0);
+    let (mut refusals, mut gangs, mut slices, mut periods, mut cpus_more, mut elsewhere, mut ends) =
+        (0, 0, 0, 0, 0, 0, 0);
     for seed in 0..150 {
         let mut dice = Dice::new(seed);
         let mut number = |most: u64| dice.below(most);
@@ -142,7 +144,9 @@ fn every_alternative_of_a_refusal_is_admitted_and_one_unit_more_is_not() {
             let first = usize::try_from(number(cpus as u64)).unwrap();
             let affinity = if number(2) == 0 { CpuSet::ALL } else { (first..cpus).map(CpuId::new).collect() };
             let affinity = affinity.and(&CpuSet::first_n(cpus));
-            request(&format!("p{nth}"), slice, period, wanted.min(affinity.len()), affinity)
+            let wanted = wanted.min(affinity.len());
+            let gang = wanted > 1 && number(2) == 0;
+            PromiseRequest { gang, ..request(&format!("p{nth}"), slice, period, wanted, affinity) }
         };
         for nth in 0..8 {
             let request = next(nth);
@@ -151,6 +155,7 @@ fn every_alternative_of_a_refusal_is_admitted_and_one_unit_more_is_not() {
                 Err(Refusal::NoRoom(room)) => {
                     let ways = room.alternatives();
                     refusals += 1;
+                    gangs += u32::from(request.gang);
                     slices += u32::from(ways.slice.is_some());
                     periods += u32::from(ways.period.is_some());
                     cpus_more += u32::from(ways.cpus.is_some());
@@ -164,8 +169,8 @@ fn every_alternative_of_a_refusal_is_admitted_and_one_unit_more_is_not() {
             }
         }
     }
-    let found = [refusals, slices, periods, cpus_more, elsewhere, ends as u32];
-    eprintln!("refusals, slices, periods, more CPUs, other CPUs, ends: {found:?}");
+    let found = [refusals, gangs, slices, periods, cpus_more, elsewhere, ends as u32];
+    eprintln!("refusals, of gangs, slices, periods, more CPUs, other CPUs, ends: {found:?}");
     assert!(found.iter().all(|&count| count >= 10), "each alternative occurs: {found:?}");
 }
 

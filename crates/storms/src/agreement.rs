@@ -69,6 +69,7 @@ pub(super) fn changed_attributes(world: &World, by: RaiseBy) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::changes::Served;
     use crate::session::Session;
     use crate::{Options, Policies, set_up};
     use sched::Nanos;
@@ -90,7 +91,7 @@ mod tests {
         let (mut states, mut levels) = (0, 0);
         for ms in 100..120 {
             let (earlier, later) = (session(Nanos::ms(ms)), session(Nanos::ms(ms + 2)));
-            let clients: Vec<EntityId> = earlier.daemon.served.iter().map(|served| served.entity).collect();
+            let clients: Vec<EntityId> = earlier.daemon.served.iter().map(Served::entity).collect();
             assert!(clients.len() > 1, "{clients:?}");
             let (dispatcher, machine) = (&earlier.daemon.dispatcher, later.daemon.dispatcher.machine());
             states += u32::from(wrong_state(dispatcher, machine, &clients).is_some());

@@ -15,11 +15,19 @@ const CHANGE_IN: u64 = 2;
 /// An admitted client.
 #[derive(Clone, Debug)]
 pub(super) struct Served {
-    pub(super) entity: EntityId,
+    /// Entities of the client, one per CPU. Not empty.
+    pub(super) entities: Vec<EntityId>,
     pub(super) tag: usize,
     pub(super) request: PromiseRequest,
     /// Number of changes of the promise.
     pub(super) changes: u64,
+}
+
+impl Served {
+    /// Returns the first entity of the client.
+    pub(super) fn entity(&self) -> EntityId {
+        self.entities[0]
+    }
 }
 
 /// Draws the reservations of promises.
@@ -93,7 +101,7 @@ impl Changes {
             return CpuSet::EMPTY;
         }
         let Reservation { slice, period, .. } = self.wishes.draw(&mut self.dice);
-        let entities: Vec<EntityId> = served.iter().map(|served| served.entity).collect();
+        let entities: Vec<EntityId> = served.iter().map(Served::entity).collect();
         let Some(entity) = self.dice.choose(&entities) else { return CpuSet::EMPTY };
         let (answer, call) = dispatcher.adjust(entity, slice, period);
         if answer.is_err() {
@@ -105,7 +113,7 @@ impl Changes {
         for cpu in dispatcher.machine().allowed(entity).iter() {
             self.awaited.entry(cpu).or_insert((now, late, ours));
         }
-        for Served { request, changes, .. } in served.iter_mut().filter(|served| served.entity == entity) {
+        for Served { request, changes, .. } in served.iter_mut().filter(|served| served.entities[0] == entity) {
             request.reservation = Reservation { slice, period, ..request.reservation };
             *changes += 1;
         }

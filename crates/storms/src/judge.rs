@@ -2,11 +2,12 @@
 
 use crate::changes::Served;
 use crate::finding::Finding;
+use crate::gangs::Starts;
 use crate::guardians::Doubt;
 use crate::neighbours::Ledger;
 use crate::options::Options;
 use crate::session::Session;
-use sched::{EntityId, Instant, Limit, Nanos, Reservation};
+use sched::{EntityId, Instant, Limit, Machine, Nanos, Reservation, State};
 use simhost::{Difference, Setting, World};
 use std::collections::BTreeMap;
 use std::iter::successors;
@@ -46,7 +47,11 @@ pub(super) struct Judge {
     samples: BTreeMap<(EntityId, u64), Vec<Sample>>,
     /// Number of evaluated periods.
     pub(super) periods: u64,
+    /// Starts of the members of gangs.
+    pub(super) starts: Starts,
     delivers: bool,
+    /// Whether timers are late by milliseconds from time to time.
+    is_rarely_late: bool,
 }
 
 impl Judge {
@@ -57,25 +62,35 @@ impl Judge {
             ledger,
             samples: BTreeMap::new(),
             periods: 0,
+            starts: Starts::default(),
+            is_rarely_late: options.lateness.rare_in > 0,
             delivers: !options.others && !options.refusals && !options.cpusets,
         }
     }
 
     /// Checks, after a turn, the last period of every client that has started a new period.
     pub(super) fn look(&mut self, session: &Session) -> Result<(), Finding> {
-        if !self.delivers || session.guardians.replacements > 0 {
+        let delivers = self.delivers && session.guardians.replacements == 0;
+        for served in session.daemon.served.iter().filter(|served| served.request.gang) {
+            if let Some(what) = self.starts.look(session, served, delivers) {
+                return Err(Finding::new(&session.host, format!("gang of client {}: {what}", served.tag)));
+            }
+        }
+        if !delivers {
             return Ok(());
         }
         let machine = session.daemon.dispatcher.machine();
-        for served in session.daemon.served.iter().filter(|served| machine.is_attached(served.entity)) {
-            let Some(deadline) = machine.promise(served.entity).map(|promise| promise.deadline) else { continue };
-            let samples = self.samples.entry((served.entity, served.changes)).or_default();
+        for served in session.daemon.served.iter().filter(|served| machine.is_attached(served.entity())) {
+            let Some(deadline) = common_deadline(machine, served) else { continue };
+            let samples = self.samples.entry((served.entity(), served.changes)).or_default();
             if samples.last().is_some_and(|last| last.deadline == deadline) {
                 continue;
             }
             samples.push(sample(session, served, deadline, samples.last()));
-            if let Some(what) = wrong(samples, served, self.ledger.borrow()[served.tag].is_hog, &mut self.periods) {
-                let (tag, entity, reservation) = (served.tag, served.entity, served.request.reservation);
+            // The excess of a single member of a gang is unknown. It is small unless a timer is late by milliseconds.
+            let is_hog = self.ledger.borrow()[served.tag].is_hog && !(served.request.gang && self.is_rarely_late);
+            if let Some(what) = wrong(samples, served, is_hog, &mut self.periods) {
+                let (tag, entity, reservation) = (served.tag, served.entity(), served.request.reservation);
                 let (slice, period) = (reservation.slice, reservation.period);
                 return Err(Finding::new(
                     &session.host,
@@ -130,6 +145,16 @@ impl Judge {
     }
 }
 
+/// Returns the end of the current period of the client. A blocked member of a gang may be in an earlier period. `None`
+/// while a member that runs or waits has not begun this period, because the timer of its agent is late.
+fn common_deadline(machine: &Machine, served: &Served) -> Option<Instant> {
+    let members = || served.entities.iter().copied().filter(|&e| machine.is_attached(e));
+    let deadline = |e: EntityId| machine.promise(e).map(|promise| promise.deadline);
+    let latest = members().filter_map(deadline).max()?;
+    let is_behind = |e: EntityId| machine.state(e) != State::Blocked && deadline(e).is_some_and(|at| at < latest);
+    (!members().any(is_behind)).then_some(latest)
+}
+
 /// Returns a sample at the start of the period that ends at `deadline`.
 fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&Sample>) -> Sample {
     let world = session.host.world();
@@ -152,13 +177,16 @@ fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&S
 fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -> Option<String> {
     let [.., last, now] = samples else { return None };
     let Reservation { slice, period, limit, .. } = served.request.reservation;
+    // The thread that is always runnable belongs to one member.
+    let least = served.request.share().slice;
     if now.deadline.saturating_since(last.deadline) != period || samples.len() <= MEMORY {
         return None;
     }
     let before = samples.iter().rev().skip(MEMORY).find(|it| it.at.saturating_add(BACKLOG) <= now.at);
     let first = before.unwrap_or(&samples[0]);
     let excuse = (now.late - first.late) + now.ours.saturating_sub(first.ours) + GRAIN;
-    let most = slice + last.credit + excuse;
+    // The members of a gang that are on time run in the next period until the late member begins it.
+    let most = slice + last.credit + excuse.saturating_mul(served.request.cpus as u64);
     let (total, raised) = (now.total - last.total, now.raised - last.raised);
     *periods += 1;
     // A fork that began before the first sample may have ended since, with a child that is not adopted yet.
@@ -167,7 +195,7 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
         format!("{raised} at real-time priority")
     } else if limit == Limit::Hard && !has_forked && total > most {
         format!("{total} in all, though its limit is hard")
-    } else if is_hog && total + excuse + last.debt < slice {
+    } else if is_hog && total + excuse + last.debt < least {
         format!("{total} in all, though it always wants to run")
     } else {
         return None;

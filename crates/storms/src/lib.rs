@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! a client that is runnable throughout a period receives its slice by the end of the period
+//! the periods of the members of a gang begin together, and its runnable members start together
 //! no client receives more than its slice at real-time priority, or, with a hard limit, more than its slice in total
 //! after each turn, the dispatcher agrees with its machine on the state and the level of every client
 //! 1 ms after a change of a promise, the agent of its CPU has taken a turn; the change takes nothing from other clients
@@ -18,6 +19,7 @@
 mod agreement;
 mod changes;
 mod finding;
+mod gangs;
 mod guardians;
 mod judge;
 mod neighbours;
@@ -70,6 +72,10 @@ pub struct Stats {
     pub adjusts: u64,
     /// Number of refused changes of promises.
     pub refused_adjusts: u64,
+    /// Number of admitted gangs.
+    pub gangs: u64,
+    /// Number of periods of gangs in which the starts of all members were compared.
+    pub starts: u64,
 }
 
 impl Stats {
@@ -90,6 +96,8 @@ impl Stats {
             departures: self.departures + other.departures,
             adjusts: self.adjusts + other.adjusts,
             refused_adjusts: self.refused_adjusts + other.refused_adjusts,
+            gangs: self.gangs + other.gangs,
+            starts: self.starts + other.starts,
         }
     }
 }
@@ -99,7 +107,14 @@ fn request(dice: &mut Dice, options: &Options, tag: usize) -> PromiseRequest {
     let reservation = Wishes::of(options).draw(dice);
     let limit = if dice.one_in(3) { Limit::Hard } else { Limit::Soft };
     let reservation = Reservation { limit, ..reservation };
-    PromiseRequest { name: format!("client-{tag}"), reservation, cpus: 1, affinity: CpuSet::ALL }
+    let name = format!("client-{tag}");
+    if options.gangs && options.cpus > 1 && dice.one_in(2) {
+        let cpus = 2 + usize::try_from(dice.below(options.cpus as u64 - 1)).expect("CPUs are few");
+        let slice = reservation.slice.saturating_mul(cpus as u64);
+        let reservation = Reservation::new(slice, reservation.period);
+        return PromiseRequest { name, reservation, cpus, gang: true, affinity: CpuSet::ALL };
+    }
+    PromiseRequest { name, reservation, cpus: 1, gang: false, affinity: CpuSet::ALL }
 }
 
 /// Sets up a storm.
@@ -131,7 +146,13 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Led
         if let Some(vcpu) = second.filter(|_| tag.is_multiple_of(2) == options.seed.is_multiple_of(2)) {
             host.world_mut().rename(vcpu, "CPU 0/KVM");
         }
-        requests.push((tag, tree.root, request(&mut dice, options, tag)));
+        let request = request(&mut dice, options, tag);
+        let threads = host.world().threads_of(tree.root).len();
+        // Most members of gangs have a thread that is always runnable.
+        for _ in threads..request.cpus {
+            host.world_mut().clone_thread(tree.root, Workload::Hog).expect("numbers are free");
+        }
+        requests.push((tag, tree.root, request));
         ledger.borrow_mut().push(tree);
     }
     let gap = dice.between(Nanos::us(200), Nanos::ms(8));
@@ -173,6 +194,8 @@ pub fn run(options: &Options, policies: &Policies, record: bool) -> Result<Stats
         departures: session.daemon.departures,
         adjusts: session.daemon.adjusts.as_ref().map_or(0, |changes| changes.count),
         refused_adjusts: session.daemon.adjusts.as_ref().map_or(0, |changes| changes.refused),
+        gangs: session.daemon.served.iter().filter(|served| served.request.gang).count() as u64,
+        starts: judge.starts.compared,
     })
 }
 

@@ -59,6 +59,8 @@ pub struct Options {
     pub busy_in: u64,
     /// Whether promises change.
     pub adjusts: bool,
+    /// Whether clients on several CPUs are gangs. Without gangs, each client is on one CPU.
+    pub gangs: bool,
 }
 
 impl Options {
@@ -90,6 +92,7 @@ impl Options {
             busy_in: dice.choose(&[0, 0, 3]).unwrap_or(0),
             cpusets: dice.one_in(4),
             adjusts: half(&mut dice),
+            gangs: dice.one_in(3),
         }
     }
 }
@@ -112,6 +115,7 @@ impl fmt::Display for Options {
             cpusets,
             busy_in,
             adjusts,
+            gangs,
         } = self;
         write!(f, "seed {seed}: {cpus} CPUs, {clients} clients raised by {by:?}, {length}")?;
         let flags = [
@@ -121,6 +125,7 @@ impl fmt::Display for Options {
             (refusals, "refusals"),
             (cpusets, "cpusets"),
             (adjusts, "changes of promises"),
+            (gangs, "gangs"),
         ];
         for (_, word) in flags.iter().filter(|(flag, _)| **flag) {
             write!(f, ", {word}")?;

@@ -203,7 +203,7 @@ impl Session {
             return Ok(());
         }
         let (dispatcher, machine) = (&daemon.dispatcher, daemon.dispatcher.machine());
-        let clients: Vec<EntityId> = daemon.served.iter().map(|served| served.entity).collect();
+        let clients: Vec<EntityId> = daemon.served.iter().flat_map(|served| served.entities.iter().copied()).collect();
         if let Some(what) = changed_attributes(&self.host.world(), dispatcher.raises_by()) {
             return Err(Finding::new(&self.host, what));
         }
@@ -411,7 +411,7 @@ impl Daemon {
             match self.promise(&request, pid) {
                 Ok((entities, call)) => {
                     self.shortest = self.shortest.min(request.reservation.period);
-                    self.served.extend(entities.first().map(|&entity| Served { entity, tag, request, changes: 0 }));
+                    self.served.push(Served { entities, tag, request, changes: 0 });
                     self.call(host, &call);
                     while self.dispatcher.await_further_births(AT_ONCE) {}
                     self.provide_loans(host);
@@ -427,12 +427,12 @@ impl Daemon {
                 let call = changes.step(&mut self.dispatcher, &mut self.served, host);
                 self.call(host, &call);
             }
-            let served: Vec<EntityId> = self.served.iter().map(|served| served.entity).collect();
+            let served: Vec<&Vec<EntityId>> = self.served.iter().map(|served| &served.entities).collect();
             if self.dice.one_in(LEAVING_IN)
-                && let Some(entity) = self.dice.choose(&served)
+                && let Some(entities) = self.dice.choose(&served)
             {
-                let call = self.dispatcher.dismiss(entity);
-                self.call(host, &call);
+                let call: Vec<CpuSet> = entities.iter().map(|&e| self.dispatcher.dismiss(e)).collect();
+                call.iter().for_each(|call| self.call(host, call));
                 host.world_mut().ring(self.keeper);
             }
         }

@@ -30,6 +30,14 @@ fn promises_are_kept_and_all_threads_restored_in_any_storm() {
     println!("{sum:?}");
     assert!(sum.faults > 150 && sum.periods > 10_000 && sum.births > 10_000 && sum.served > 500, "{sum:?}");
     assert!(sum.changes > 1_000 && sum.departures > 20, "{sum:?}");
+    assert!(sum.gangs > 50 && sum.starts > 5, "{sum:?}");
+}
+
+#[test]
+fn members_of_a_gang_that_are_alone_on_their_cpus_start_together() {
+    let alone = |seed| Options { clients: 1, cpus: 2, gangs: true, others: false, plan: None, ..Options::draw(seed) };
+    let sum = (0..60).map(|seed| runs(&alone(seed))).fold(Stats::default(), Stats::and);
+    assert!(sum.gangs > 10 && sum.starts > 500, "{sum:?}");
 }
 
 #[test]
@@ -66,6 +74,7 @@ fn small(plan: Option<Plan>, by: RaiseBy) -> Options {
         cpusets: false,
         busy_in: 0,
         adjusts: false,
+        gangs: false,
     }
 }
 

@@ -57,7 +57,13 @@ impl Expense {
 
 fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
     let reservation = Reservation { limit, ..Reservation::new(promise.slice, promise.period) };
-    let wish = PromiseRequest { name: "promised".to_string(), reservation, cpus: 1, affinity: CpuSet::one(cpu()) };
+    let wish = PromiseRequest {
+        name: "promised".to_string(),
+        reservation,
+        cpus: 1,
+        gang: false,
+        affinity: CpuSet::one(cpu()),
+    };
     front.admit(&wish, pid).map(|all| all[0]).map_err(|refusal| refusal.to_string())
 }
 

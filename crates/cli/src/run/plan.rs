@@ -13,9 +13,9 @@ use daemon::processes::{Periodic, Work};
 use daemon::terms::Terms;
 use input::problem::{Problems, Wrong};
 use input::source::{Source as Text, Span};
-use report::{EntityDescription, RunDescription};
+use report::{EntityDescription, GroupDescription, RunDescription};
 use scenario::{Real, Scenario, Workload};
-use sched::{CpuSet, Instant, Limit, Nanos, Params, Reservation};
+use sched::{CpuSet, GroupParams, Instant, Limit, Nanos, Params, Reservation};
 use std::ops::Range;
 use std::path::Path;
 
@@ -156,12 +156,17 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     };
     for (name, source) in sources {
         let first = plan.description.entities.len();
-        let request = PromiseRequest { name: name.clone(), reservation, cpus, affinity };
+        let request = PromiseRequest { name: name.clone(), reservation, cpus, gang: args.gang, affinity };
+        let group = args.gang.then_some(plan.description.groups.len());
+        if args.gang {
+            let params = GroupParams { gang: true, ..GroupParams::default() };
+            plan.description.groups.push(GroupDescription { name: name.clone(), parent: None, params });
+        }
         for nth in 0..cpus {
             let name = if cpus > 1 { format!("{name}/{nth}") } else { name.clone() };
             plan.description.entities.push(EntityDescription {
                 name,
-                group: None,
+                group,
                 host: 0,
                 arrival: Instant::ZERO,
                 params: Params { reservation: Some(request.share()), affinity, ..Params::default() },
@@ -207,6 +212,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
             name: entity.name.clone(),
             reservation,
             cpus: 1,
+            gang: false,
             affinity: entity.params.affinity,
         });
         processes.push(PlannedProcess {

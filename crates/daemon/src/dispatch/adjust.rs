@@ -25,13 +25,19 @@ impl<K: Kernel> Dispatcher<K> {
         let now = self.now();
         let client = self.clients.get(e).ok_or(Refusal::NoPromise)?;
         let (tree, limit) = (client.tree, client.reservation.limit);
+        if client.gang.is_some() {
+            return Err(Refusal::Unsupported {
+                reason: "the promise is to a gang, whose slice and period do not change",
+                remedy: "end the promise, and make a new one",
+            });
+        }
         let clients = || self.clients.iter().filter(|(_, client)| client.tree == tree);
         let entities: Vec<EntityId> = clients().map(|(e, _)| e).collect();
         let full = client.name.as_str();
         let name = full.rsplit_once('/').filter(|_| entities.len() > 1).map_or(full, |(name, _)| name).to_string();
         let affinity = clients().map(|(_, client)| client.cpu).collect();
         let reservation = Reservation { limit, ..Reservation::new(slice, period) };
-        let request = PromiseRequest { name, reservation, cpus: entities.len(), affinity };
+        let request = PromiseRequest { name, reservation, cpus: entities.len(), gang: false, affinity };
         let part = request.per_cpu()?;
         let before: Vec<Params> = entities.iter().map(|&e| *self.machine.params(e)).collect();
         for (nth, (&e, was)) in entities.iter().zip(&before).enumerate() {

@@ -10,7 +10,7 @@ use super::request::PromiseRequest;
 use super::room::{HeldPromise, NoRoom};
 use super::scan::{Found, Scanned, THREADS_MOST, scan};
 use crate::kernel::{Kernel, priority};
-use sched::{CpuId, CpuSet, EntityId, Params, Refused, Reservation};
+use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Params, Refused, Reservation};
 use sys::attributes::Attributes;
 use sys::thread::{Identity, State};
 use trace::Event;
@@ -163,8 +163,8 @@ impl<K: Kernel> Dispatcher<K> {
         all.find(|client| client.members.iter().any(|it| it.identity == identity)).map(|client| client.name.as_str())
     }
 
-    /// Attaches one entity per requested CPU to the machine. The process may use the CPUs `own`, and the entities the
-    /// CPUs `allowed` among them.
+    /// Attaches one entity per requested CPU to the machine, as a gang on request. The process may use the CPUs `own`,
+    /// and the entities the CPUs `allowed` among them.
     fn attach(
         &mut self,
         request: &PromiseRequest,
@@ -175,14 +175,17 @@ impl<K: Kernel> Dispatcher<K> {
         let now = self.now();
         let mut entities: Vec<EntityId> = Vec::with_capacity(request.cpus);
         let mut free = allowed;
+        let gang = if request.gang { Some(self.create_gang(&request.name, now)?) } else { None };
+        let group = gang.unwrap_or(GroupId::ROOT);
         for nth in 0..request.cpus.max(1) {
-            let params = Params { reservation: Some(reservation), affinity: free, ..Params::default() };
+            let params = Params { reservation: Some(reservation), group, affinity: free, ..Params::default() };
             let attached = self.machine.attach(now, params);
             let e = match attached {
                 Ok(e) => e,
                 Err(refused) => {
                     entities.iter().for_each(|&e| self.leave(e, now));
                     self.left.retain(|left| !entities.contains(&left.entity));
+                    self.remove_gang_if_empty(gang, now);
                     return Err(match refused {
                         Refused::Utilisation { free_ppm, on, .. } => {
                             let request = PromiseRequest { affinity: allowed, ..request.clone() };
@@ -196,10 +199,28 @@ impl<K: Kernel> Dispatcher<K> {
             free.remove(cpu);
             let name = if request.cpus > 1 { format!("{}/{nth}", request.name) } else { request.name.clone() };
             self.journal.note(now, Event::Attach { entity: e, name: name.clone(), params: Box::new(params) });
-            self.clients.insert(e, Client::new(name, tree, cpu, request.affinity, reservation));
+            let client = Client::new(name, tree, cpu, request.affinity, reservation);
+            self.clients.insert(e, Client { gang, ..client });
             entities.push(e);
         }
         Ok(entities)
+    }
+
+    /// Creates the group of a gang with this name.
+    fn create_gang(&mut self, name: &str, now: Instant) -> Result<GroupId, Refusal> {
+        let (params, parent) = (GroupParams { gang: true, ..GroupParams::default() }, GroupId::ROOT);
+        let group = self.machine.create_group(now, params, parent).map_err(Refusal::Promise)?;
+        let (name, params) = (name.to_string(), Box::new(params));
+        self.journal.note(now, Event::GroupCreated { group, name, parent, params });
+        Ok(group)
+    }
+
+    /// Removes the group of a gang without members.
+    pub(super) fn remove_gang_if_empty(&mut self, gang: Option<GroupId>, now: Instant) {
+        // The machine refuses to remove a group that still has members.
+        if let Some(group) = gang.filter(|&group| self.machine.remove_group(now, group).is_ok()) {
+            self.journal.note(now, Event::GroupRemoved { group });
+        }
     }
 
     /// Returns the refusal of `request`, whose process may use the CPUs `own`.
@@ -209,6 +230,7 @@ impl<K: Kernel> Dispatcher<K> {
             promise: client.tree,
             cpu: Some(client.cpu),
             reservation: client.reservation,
+            is_in_gang: client.gang.is_some(),
         });
         let (policy, knobs, cpus) = (self.policy, self.knobs.clone(), self.machine.topology().cpus);
         NoRoom { request, own, free, held: held.collect(), policy, knobs, cpus }

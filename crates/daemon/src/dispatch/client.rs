@@ -11,7 +11,7 @@ use crate::Explanation;
 use crate::affinity::give_back;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Original, Row, Table};
-use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
+use sched::{CpuId, CpuSet, EntityId, GroupId, Limit, Nanos, Reservation};
 use std::ops::Range;
 use sys::attributes::Attributes;
 use sys::usage::Usage;
@@ -21,6 +21,8 @@ pub(super) struct Client<K: Kernel> {
     pub(super) name: String,
     /// Number of the client's process tree. The clients of a promise on several CPUs share one tree.
     pub(super) tree: usize,
+    /// Group of the client's entity in the machine, if the clients of the promise are a gang.
+    pub(super) gang: Option<GroupId>,
     pub(super) cpu: CpuId,
     /// CPUs that the promise permits.
     pub(super) affinity: CpuSet,
@@ -78,6 +80,7 @@ impl<K: Kernel> Client<K> {
         Client {
             name,
             tree,
+            gang: None,
             cpu,
             affinity,
             confined: CpuSet::one(cpu),

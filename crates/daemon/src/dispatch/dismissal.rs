@@ -84,6 +84,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.cpus[client.cpu.index()].stop(e);
         self.machine.detach(now, e);
         self.journal.note(now, Event::Detach { entity: e });
+        self.remove_gang_if_empty(client.gang, now);
         let Client { name, trouble, exception, .. } = client;
         self.left.push(Dismissed { entity: e, name, trouble, exception });
     }

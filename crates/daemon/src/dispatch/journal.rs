@@ -26,8 +26,15 @@ impl Journal {
 
     /// Adds an event. A full journal counts the event as lost.
     pub(super) fn note(&mut self, at: Instant, event: Event) {
-        let is_rare =
-            matches!(event, Event::Attach { .. } | Event::Adjust { .. } | Event::Detach { .. } | Event::Kept { .. });
+        let is_rare = matches!(
+            event,
+            Event::Attach { .. }
+                | Event::Adjust { .. }
+                | Event::Detach { .. }
+                | Event::GroupCreated { .. }
+                | Event::GroupRemoved { .. }
+                | Event::Kept { .. }
+        );
         let room = self.events.capacity() - if is_rare { 0 } else { RESERVED };
         if self.events.len() < room {
             self.events.push((at, event));
@@ -63,6 +70,11 @@ impl Ledger {
     /// Returns the ledger for a client that has blocked since the start of the period.
     pub(super) fn interrupted(self) -> Ledger {
         Ledger { throughout: false, ..self }
+    }
+
+    /// Returns the ledger after the remaining time of the client was reduced by `by`. Unit: nanoseconds.
+    pub(super) fn reduced(self, by: i64) -> Ledger {
+        Ledger { begun: self.begun.saturating_sub(by), ..self }
     }
 
     /// Returns the due and the delivered time of the period that ends now. `left` is the remaining time of the client.

@@ -33,6 +33,12 @@ impl PromiseRequest {
                 remedy: "use one CPU, or a soft limit",
             });
         }
+        if self.gang && cpus < 2 {
+            return Err(Refusal::Unsupported {
+                reason: "a gang runs on several CPUs at the same time, and the promise is for one CPU",
+                remedy: "use at least 2 CPUs (--cpus 2), or leave --gang out",
+            });
+        }
         if slice > period.saturating_mul(cpus) {
             return Err(Refusal::Promise(Refused::SliceAbovePeriod { slice, period: period.saturating_mul(cpus) }));
         }
@@ -53,7 +59,7 @@ mod tests {
 
     fn request(slice: Nanos, period: Nanos, cpus: usize, limit: Limit) -> PromiseRequest {
         let reservation = Reservation { limit, ..Reservation::new(slice, period) };
-        PromiseRequest { name: "a".to_string(), reservation, cpus, affinity: CpuSet::ALL }
+        PromiseRequest { name: "a".to_string(), reservation, cpus, gang: false, affinity: CpuSet::ALL }
     }
 
     fn reservation(slice: Nanos, period: Nanos, cpus: usize) -> (Nanos, Nanos) {
@@ -92,6 +98,12 @@ mod tests {
         assert_eq!(much, "slice (21ms) is longer than the period (20ms); use at most 20ms");
         let several = refused(request(Nanos::ms(2), Nanos::ms(10), 2, hard));
         assert!(several.ends_with("; use one CPU, or a soft limit"), "{several}");
+        let alone = PromiseRequest { gang: true, ..request(Nanos::ms(2), Nanos::ms(10), 1, soft) };
+        let alone = refused(alone);
+        assert!(alone.ends_with("; use at least 2 CPUs (--cpus 2), or leave --gang out"), "{alone}");
+        let gang = PromiseRequest { gang: true, ..request(Nanos::ms(4), Nanos::ms(10), 2, hard) };
+        let gang = refused(gang);
+        assert!(gang.ends_with("; use one CPU, or a soft limit"), "{gang}");
         let mut early = request(Nanos::ms(2), Nanos::ms(10), 1, soft);
         assert!(early.check().is_ok());
         early.reservation.deadline = Some(Nanos::ms(5));

@@ -20,6 +20,9 @@ pub struct PromiseRequest {
     pub reservation: Reservation,
     /// Number of CPUs among which the slice is divided. Range: 1 …; the slice is at most this number of periods.
     pub cpus: usize,
+    /// Whether the threads of the client receive their parts of the slice at the same time on all CPUs: in periods that
+    /// begin together. If so, `cpus` is at least 2.
+    pub gang: bool,
     /// CPUs that the client may use.
     pub affinity: CpuSet,
 }

@@ -5,8 +5,10 @@ use super::request::{PromiseRequest, SLICE_LEAST};
 use crate::Explanation;
 use sched::time::SPAN_MAX;
 use sched::{
-    CpuId, CpuSet, Descriptor, EntityId, Instant, Kicks, Knobs, Machine, Nanos, Params, Reservation, Topology,
+    CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params,
+    Reservation, Topology,
 };
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Maximum number of existing promises that a message names.
@@ -23,6 +25,8 @@ pub struct HeldPromise {
     pub cpu: Option<CpuId>,
     /// Reservation of the client on this CPU.
     pub reservation: Reservation,
+    /// Whether the clients of the promise are a gang.
+    pub is_in_gang: bool,
 }
 
 impl HeldPromise {
@@ -73,31 +77,53 @@ pub struct Alternatives {
 struct Trial {
     machine: Machine,
     held: Vec<EntityId>,
+    /// Gangs of the existing promises, by number of the promise.
+    gangs: BTreeMap<usize, GroupId>,
 }
 
 impl Trial {
     /// Returns the machine; `None` if the policy refuses the knobs, which it accepted before.
     fn new(room: &NoRoom) -> Option<Trial> {
         let machine = Machine::build(&room.policy, Topology::new(room.cpus), &room.knobs, Kicks::Delivered).ok()?;
-        let mut trial = Trial { machine, held: Vec::new() };
+        let mut trial = Trial { machine, held: Vec::new(), gangs: BTreeMap::new() };
         for held in &room.held {
-            let e = trial.attach(held.reservation, held.on())?;
+            let e = trial.hold(held)?;
             trial.held.push(e);
         }
         Some(trial)
     }
 
-    fn attach(&mut self, reservation: Reservation, affinity: CpuSet) -> Option<EntityId> {
+    /// Attaches the client of an existing promise.
+    fn hold(&mut self, held: &HeldPromise) -> Option<EntityId> {
+        let group = match (held.is_in_gang, self.gangs.get(&held.promise)) {
+            (false, _) => GroupId::ROOT,
+            (true, Some(&group)) => group,
+            (true, None) => {
+                let group = self.create_gang()?;
+                self.gangs.insert(held.promise, group);
+                group
+            }
+        };
+        self.attach(held.reservation, held.on(), group)
+    }
+
+    fn create_gang(&mut self) -> Option<GroupId> {
+        let params = GroupParams { gang: true, ..GroupParams::default() };
+        self.machine.create_group(Instant::ZERO, params, GroupId::ROOT).ok()
+    }
+
+    fn attach(&mut self, reservation: Reservation, affinity: CpuSet, group: GroupId) -> Option<EntityId> {
         let reservation = Some(Reservation { start: None, ..reservation });
-        self.machine.attach(Instant::ZERO, Params { reservation, affinity, ..Params::default() }).ok()
+        self.machine.attach(Instant::ZERO, Params { reservation, affinity, group, ..Params::default() }).ok()
     }
 
     /// Returns the CPUs on which the request would be admitted.
     fn place(&mut self, request: &PromiseRequest) -> Option<CpuSet> {
         let reservation = request.per_cpu().ok()?;
         let (mut taken, mut entities) = (CpuSet::EMPTY, Vec::new());
+        let group = if request.gang { self.create_gang()? } else { GroupId::ROOT };
         for _ in 0..request.cpus.max(1) {
-            let Some(e) = self.attach(reservation, request.affinity.minus(&taken)) else { break };
+            let Some(e) = self.attach(reservation, request.affinity.minus(&taken), group) else { break };
             // An entity that may run on several CPUs excludes no other entity from them.
             let on = self.machine.allowed(e);
             for cpu in on.iter().filter(|_| on.len() == 1) {
@@ -107,6 +133,9 @@ impl Trial {
         }
         let fits = entities.len() == request.cpus.max(1);
         entities.into_iter().for_each(|e| self.machine.detach(Instant::ZERO, e));
+        if request.gang {
+            self.machine.remove_group(Instant::ZERO, group).expect("its members have left");
+        }
         fits.then_some(taken)
     }
 
@@ -122,8 +151,7 @@ impl Trial {
         }
         let fits = self.fits(&room.request);
         for at in (0..room.held.len()).filter(of_promise) {
-            let held = &room.held[at];
-            self.held[at] = self.attach(held.reservation, held.on()).expect("it was there before");
+            self.held[at] = self.hold(&room.held[at]).expect("it was there before");
         }
         fits
     }

@@ -120,17 +120,21 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     pub(super) fn wake(&mut self, e: EntityId, now: Instant) {
+        let (before, had_left) = (self.deadline(e), self.left_of(e));
         self.input(now, Input::Wake { entity: e, why: Wake::Resumed });
         let (deadline, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
         client.is_blocked = false;
         let fresh = deadline == now.saturating_add(client.reservation.period);
-        if fresh {
+        // The periods of a gang and of a reservation with a start may have passed, or begun, during the sleep.
+        let is_other = fresh || deadline != before;
+        if is_other {
             client.begin_period(&self.kernel, &self.table);
         }
         // Unless the period begins now, the client was blocked during a part of it.
         client.ledger = Some(match client.ledger {
-            Some(ledger) if !fresh => ledger.interrupted(),
+            // In a period that does not move, the sleep has reduced the slice.
+            Some(ledger) if !is_other => ledger.interrupted().reduced(had_left.saturating_sub(left)),
             _ => Ledger::begin(left, fresh),
         });
     }

@@ -252,7 +252,7 @@ fn a_table_of_an_earlier_version_is_read_and_no_thread_of_it_follows_its_cpuset(
     for version in [1, 2] {
         let mut words = heap.words();
         words[AT_VERSION] = version;
-        words[table.at(row) + OF_FOLLOWS_CPUSET] = 0;
+        words[table.at(row) + OF_FLAGS] = 0;
         let earlier = Table::open(Box::new(Heap::of(&words))).unwrap();
         let original = Original { follows_cpuset: false, ..recorded.original };
         assert_eq!(earlier.entries(), [(row, Entry { original, ..recorded })]);

@@ -17,18 +17,18 @@ fn in_a_second(scene: &mut Scene, tid: u32) -> Nanos {
 #[test]
 fn a_changed_promise_is_in_force_from_the_next_turn_on() {
     for by in [RaiseBy::Inheritance, RaiseBy::Attributes] {
-        let mut scene = Scene::new(by);
+        let mut scene = Scene::new(by, 1);
         let (e, tids) = scene.promise(Nanos::ms(2), Nanos::ms(10), HOG);
         scene.pass(Nanos::ms(123));
         let (changed, call) = scene.dispatcher.adjust(e, Nanos::ms(5), Nanos::ms(10));
         changed.expect("there is room");
         assert!(call.contains(CPU), "the agent is woken at once");
-        scene.host.world_mut().ring(scene.agent);
+        scene.ring();
         scene.pass(Nanos::ms(10));
         let had = in_a_second(&mut scene, tids[0]);
         assert!((Nanos::ms(495)..=Nanos::ms(505)).contains(&had), "{by:?}: {had}");
         scene.dispatcher.adjust(e, Nanos::us(300), Nanos::ms(3)).0.expect("there is room");
-        scene.host.world_mut().ring(scene.agent);
+        scene.ring();
         scene.pass(Nanos::ms(10));
         let had = in_a_second(&mut scene, tids[0]);
         assert!((Nanos::ms(98)..=Nanos::ms(103)).contains(&had), "{by:?}: {had}");
@@ -37,7 +37,7 @@ fn a_changed_promise_is_in_force_from_the_next_turn_on() {
 
 #[test]
 fn a_refused_change_names_what_fits_and_changes_nothing() {
-    let mut scene = Scene::new(RaiseBy::Inheritance);
+    let mut scene = Scene::new(RaiseBy::Inheritance, 1);
     let (first, tids) = scene.promise(Nanos::ms(2), Nanos::ms(10), HOG);
     let (second, _) = scene.promise(Nanos::ms(5), Nanos::ms(10), HOG);
     scene.pass(Nanos::ms(50));

@@ -1,6 +1,6 @@
 //! [`Scene`]: a simulated host with a daemon.
 
-use daemon::dispatch::{Dispatcher, PromiseRequest, RaiseBy, Signals, begin_loans, enclose};
+use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose};
 use daemon::kernel::Kernel;
 use daemon::table::Table;
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
@@ -14,19 +14,20 @@ const ROOT: Owner = Owner { real: 0, effective: 0 };
 const USER: Owner = Owner { real: 1000, effective: 1000 };
 pub(crate) const CPU: CpuId = CpuId::new(0);
 
-/// A host with one CPU and two hogs, and a daemon with an agent.
+/// A host with two hogs per CPU, and a daemon with an agent per CPU.
 pub(crate) struct Scene {
     pub(crate) host: SimulatedKernel,
     daemon: Caller,
     pub(crate) dispatcher: Dispatcher<Caller>,
-    pub(crate) agent: u32,
+    /// Agents, indexed by CPU.
+    pub(crate) agents: Vec<u32>,
 }
 
 impl Scene {
-    pub(crate) fn new(by: RaiseBy) -> Scene {
+    pub(crate) fn new(by: RaiseBy, cpus: usize) -> Scene {
         let linux = policies::find("linux").expect("it is registered");
-        let host = SimulatedKernel::new(&Settings::new(linux, 1)).expect("linux works everywhere");
-        for _ in 0..2 {
+        let host = SimulatedKernel::new(&Settings::new(linux, cpus)).expect("linux works everywhere");
+        for _ in 0..2 * cpus {
             host.world_mut().start("hog", USER, Workload::Hog).expect("numbers are free");
         }
         let daemon = host.begin("daemon", ROOT);
@@ -34,19 +35,13 @@ impl Scene {
         let table = Table::create(Box::new(daemon.map(&Memory::new(Table::words(16)))), "boot", me);
         let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
         let knobs = daemon::terms::knobs(policy);
-        let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), policy, &knobs, 1, by).unwrap();
-        let agent = daemon.serve(CPU);
-        Scene { host, daemon, dispatcher, agent }
+        let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), policy, &knobs, cpus, by).unwrap();
+        let agents = (0..cpus).map(|cpu| daemon.serve(CpuId::new(cpu))).collect();
+        Scene { host, daemon, dispatcher, agents }
     }
 
-    /// Starts a process with these threads, and makes it a promise with a hard limit. Returns the entity of the client
-    /// and the tids.
-    pub(crate) fn promise(
-        &mut self,
-        slice: Nanos,
-        period: Nanos,
-        threads: &[(&str, Workload)],
-    ) -> (EntityId, Vec<u32>) {
+    /// Starts a process with these threads. Returns the tids.
+    fn start(&mut self, threads: &[(&str, Workload)]) -> Vec<u32> {
         let (first, others) = threads.split_first().expect("a process has a thread");
         let pid = self.host.world_mut().start(first.0, USER, first.1).expect("numbers are free");
         let mut tids = vec![pid];
@@ -55,16 +50,46 @@ impl Scene {
             self.host.world_mut().rename(tid, name);
             tids.push(tid);
         }
-        let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(slice, period) };
-        let request = PromiseRequest { name: "client".into(), reservation, cpus: 1, affinity: CpuSet::ALL };
-        let enclosure = enclose(&self.daemon, self.dispatcher.table(), pid).expect("it can be frozen");
-        let admitted = self.dispatcher.admit_scanned(&request, pid, &[self.daemon.pid()], None, enclosure);
-        let (entities, _) = admitted.expect("there is room");
+        tids
+    }
+
+    /// Starts a process with these threads, and requests a promise to the process. Returns the entities and the tids.
+    pub(crate) fn admit(
+        &mut self,
+        request: &PromiseRequest,
+        threads: &[(&str, Workload)],
+    ) -> (Result<Vec<EntityId>, Refusal>, Vec<u32>) {
+        let tids = self.start(threads);
+        let pid = tids[0];
+        let enclosure = match request.reservation.limit {
+            Limit::Hard => enclose(&self.daemon, self.dispatcher.table(), pid).expect("it can be frozen"),
+            Limit::Soft => Enclosure::none(),
+        };
+        let admitted = self.dispatcher.admit_scanned(request, pid, &[self.daemon.pid()], None, enclosure);
         let offers = begin_loans(&self.daemon, &self.dispatcher.without_loan());
         let (_, reasons) = self.dispatcher.give_loans(offers);
         assert!(reasons.is_empty(), "{reasons:?}");
-        self.host.world_mut().ring(self.agent);
-        (entities[0], tids)
+        self.ring();
+        (admitted.map(|(entities, _)| entities), tids)
+    }
+
+    /// Wakes all agents.
+    pub(crate) fn ring(&mut self) {
+        self.agents.iter().for_each(|&agent| self.host.world_mut().ring(agent));
+    }
+
+    /// Makes a promise on one CPU with a hard limit, as [`Scene::admit`]. Returns the entity of the client and the tids.
+    pub(crate) fn promise(
+        &mut self,
+        slice: Nanos,
+        period: Nanos,
+        threads: &[(&str, Workload)],
+    ) -> (EntityId, Vec<u32>) {
+        let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(slice, period) };
+        let request =
+            PromiseRequest { name: "client".into(), reservation, cpus: 1, gang: false, affinity: CpuSet::ALL };
+        let (entities, tids) = self.admit(&request, threads);
+        (entities.expect("there is room")[0], tids)
     }
 
     /// Makes a [promise](Scene::promise), and runs the host for two seconds. Returns the CPU time and the wait of each
@@ -89,11 +114,11 @@ impl Scene {
     pub(crate) fn pass(&mut self, time: Nanos) {
         let end = self.host.world().now() + time;
         while let Some(tid) = self.host.run_until(end) {
-            assert_eq!(tid, self.agent, "only the agent has turns");
+            let cpu = self.agents.iter().position(|&agent| agent == tid).expect("only agents have turns");
             let quiet = self.host.world_mut().take_quiet(tid);
-            let next = self.dispatcher.turn(CPU, Signals { quiet });
-            if next.call.contains(CPU) {
-                self.host.world_mut().ring(tid);
+            let next = self.dispatcher.turn(CpuId::new(cpu), Signals { quiet });
+            for called in next.call.iter() {
+                self.host.world_mut().ring(self.agents[called.index()]);
             }
             self.host.world_mut().wake_at(tid, next.at);
             self.host.world_mut().end_turn(tid);

@@ -53,6 +53,7 @@ fn an_invalid_promise() {
         &["--cpus", "2", "--hard"],
         &["hard", "several CPUs", "use one CPU, or a soft limit"],
     );
+    refused_promise("1ms", "10ms", &["--gang"], &["a gang runs on several CPUs", "at least 2 CPUs (--cpus 2)"]);
 }
 
 #[test]

@@ -30,6 +30,10 @@ pub(super) fn reservation(request: &PromiseRequest, all: &CpuSet) -> Result<Rese
         let why = format!("the period ({}) is too long for SCHED_DEADLINE", reservation.period);
         return Err(refused(why, format!("use a period of at most {PERIOD_MOST}, or {DISPATCH}")));
     }
+    if request.gang {
+        let why = "the kernel does not begin the periods of several SCHED_DEADLINE threads together";
+        return Err(refused(why.to_string(), format!("leave out `--gang`, or {DISPATCH}")));
+    }
     let missing = all.minus(&request.affinity);
     if !missing.is_empty() {
         let why = format!("the promise excludes CPUs {missing}, and SCHED_DEADLINE uses all CPUs");

@@ -190,6 +190,7 @@ impl<K: Kernel> KernelKept<K> {
             promise: thread.promise,
             cpu: None,
             reservation: thread.reservation(),
+            is_in_gang: false,
         });
         let all = self.machine.topology().all();
         let request = PromiseRequest { affinity: all, ..request.clone() };
@@ -303,8 +304,13 @@ impl<K: Kernel> KernelKept<K> {
         let entities: Vec<EntityId> = self.threads.iter().filter(of_promise).map(|it| it.entity).collect();
         let name = full.rsplit_once('/').filter(|_| entities.len() > 1).map_or(full, |(name, _)| name).to_string();
         let affinity = self.machine.topology().all();
-        let request =
-            PromiseRequest { name, reservation: Reservation::new(slice, period), cpus: entities.len(), affinity };
+        let request = PromiseRequest {
+            name,
+            reservation: Reservation::new(slice, period),
+            cpus: entities.len(),
+            gang: false,
+            affinity,
+        };
         let part = choice::reservation(&request, &affinity)?;
         let before: Vec<Params> = entities.iter().map(|&e| *self.machine.params(e)).collect();
         let undo = |it: &mut KernelKept<K>, count: usize| {

@@ -89,20 +89,28 @@ impl<K: Kernel> Dispatcher<K> {
         self.left.push(Dismissed { entity: e, name, trouble, exception });
     }
 
-    /// Dismisses the clients that cannot be served, and those without threads.
+    /// Dismisses the clients that cannot be served, and those of promises without threads. A client without threads gets
+    /// the next new threads of its promise.
     pub(super) fn dismiss_troubled(&mut self, now: Instant) {
         loop {
-            let mut over = self.clients.iter().filter(|(_, client)| client.trouble.is_some() || !client.has_threads());
+            let mut over =
+                self.clients.iter().filter(|(_, client)| client.trouble.is_some() || !self.has_threads(client));
             let Some(e) = over.next().map(|(e, _)| e) else { return };
             drop(over);
             self.adopt_orphans(e);
-            if self.clients.get(e).is_some_and(|client| client.trouble.is_none() && client.has_threads()) {
+            if self.clients.get(e).is_some_and(|client| client.trouble.is_none() && self.has_threads(client)) {
                 // The known threads have ended, but their adopted children still run.
                 continue;
             }
             self.leave(e, now);
             self.settle(None, now);
         }
+    }
+
+    /// Returns whether the client, or another client of its promise, has a thread that is served.
+    fn has_threads(&self, client: &Client<K>) -> bool {
+        let mut others = self.clients.iter().filter(|(_, other)| other.tree == client.tree);
+        client.has_threads() || others.any(|(_, other)| other.has_threads())
     }
 
     /// Restores the threads of a dismissed client. Later scans find its new children. The scans do not hold the

@@ -94,6 +94,33 @@ fn the_phase_of_a_gang_survives_the_sleep_of_a_member() {
     }
 }
 
+/// A program starts with one thread. The clients of its promise on the other CPUs wait for further threads.
+#[test]
+fn a_client_without_threads_gets_the_next_thread_of_its_promise() {
+    for is_gang in [true, false] {
+        let mut scene = Scene::new(RaiseBy::Inheritance, 2);
+        let request = PromiseRequest { gang: is_gang, ..gang(Nanos::ms(8), Nanos::ms(10)) };
+        let (entities, tids) = scene.admit(&request, &[("first", Workload::Hog)]);
+        let entities = entities.expect("there is room");
+        scene.pass(Nanos::ms(50));
+        assert_eq!(scene.dispatcher.take_dismissed(), []);
+        let second = scene.clone_thread(tids[0], Workload::Hog);
+        scene.pass(Nanos::ms(10));
+        let all = [tids[0], second];
+        let before = scene.usage(&all);
+        scene.pass(Nanos::ms(100));
+        for (now, before) in scene.usage(&all).into_iter().zip(before) {
+            assert!(now.ran - before.ran >= Nanos::ms(39), "each has a CPU of its own: {}", now.ran - before.ran);
+        }
+        // With its last thread, the promise ends as a whole.
+        scene.host.world_mut().kill(tids[0]);
+        scene.ring();
+        scene.pass(Nanos::ms(10));
+        let dismissed: Vec<EntityId> = scene.dispatcher.take_dismissed().into_iter().map(|it| it.entity).collect();
+        assert_eq!(dismissed, entities);
+    }
+}
+
 #[test]
 fn a_refused_gang_and_a_dismissed_gang_leave_no_group_behind() {
     let mut scene = Scene::new(RaiseBy::Inheritance, 2);

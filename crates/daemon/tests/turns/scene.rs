@@ -1,6 +1,6 @@
 //! [`Scene`]: a simulated host with a daemon.
 
-use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose};
+use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose, find};
 use daemon::kernel::Kernel;
 use daemon::table::Table;
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
@@ -66,11 +66,27 @@ impl Scene {
             Limit::Soft => Enclosure::none(),
         };
         let admitted = self.dispatcher.admit_scanned(request, pid, &[self.daemon.pid()], None, enclosure);
+        self.lend();
+        (admitted.map(|(entities, _)| entities), tids)
+    }
+
+    /// Starts another thread of process `pid`, and adopts the new threads of all clients.
+    pub(crate) fn clone_thread(&mut self, pid: u32, workload: Workload) -> u32 {
+        let tid = self.host.world_mut().clone_thread(pid, workload).expect("numbers are free");
+        for known in self.dispatcher.known() {
+            let found = find(&self.daemon, &known);
+            self.dispatcher.adopt(known.tree, found).expect("it can be adopted");
+        }
+        self.lend();
+        tid
+    }
+
+    /// Begins the loans that threads wait for.
+    fn lend(&mut self) {
         let offers = begin_loans(&self.daemon, &self.dispatcher.without_loan());
         let (_, reasons) = self.dispatcher.give_loans(offers);
         assert!(reasons.is_empty(), "{reasons:?}");
         self.ring();
-        (admitted.map(|(entities, _)| entities), tids)
     }
 
     /// Wakes all agents.

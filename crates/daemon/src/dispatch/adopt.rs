@@ -226,16 +226,17 @@ impl<K: Kernel> Dispatcher<K> {
             && clients().any(|client| client.members.iter().any(is_own))
     }
 
-    /// Returns the originals of the probable parent of `new`, and the CPUs that Tactus has confined this parent to. The
-    /// parent is a member of the tree: the first thread of the process of `new`, else another thread of this process,
+    /// Returns the originals of the probable parent of `new`, and the CPUs that Tactus has confined the members of the tree
+    /// to, because another thread of the same process may be the parent. The parent is a member of the tree: the first thread of the process of `new`, else another thread of this process,
     /// else the first or another thread of the parent process. If the tree has no such member, the parent is the first
     /// thread of the client on the CPU that `new` may run on.
     fn beginner(&self, tree: usize, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let entities = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
+        let confined: CpuSet = entities().flat_map(|(_, client)| client.confined.iter()).collect();
         let with = |wanted: &dyn Fn(&Member<K>) -> bool| {
-            let all = entities().flat_map(|(_, client)| client.members.iter().map(move |it| (it, client.confined)));
-            let found = all.filter(|(member, _)| wanted(member)).min_by_key(|(member, _)| member.identity.start_time);
-            found.map(|(member, confined)| (member.original, confined))
+            let all = entities().flat_map(|(_, client)| client.members.iter()).filter(|member| wanted(member));
+            let found = all.min_by_key(|member| member.identity.start_time);
+            found.map(|member| (member.original, confined))
         };
         with(&|member| member.identity == new.leader)
             .or_else(|| with(&|member| member.leader == new.leader))

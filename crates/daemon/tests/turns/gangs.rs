@@ -121,6 +121,24 @@ fn a_client_without_threads_gets_the_next_thread_of_its_promise() {
     }
 }
 
+/// A new thread has the CPU of its parent only because Tactus has confined the parent.
+#[test]
+fn a_thread_whose_parent_is_on_another_cpu_of_the_promise_may_use_all_cpus() {
+    let mut scene = Scene::new(RaiseBy::Inheritance, 2);
+    let (entities, tids) = scene.admit(&gang(Nanos::ms(8), Nanos::ms(10)), HOGS);
+    scene.pass(Nanos::ms(50));
+    let affinity = |scene: &Scene, tid: u32| scene.host.world().setting(tid).expect("it lives").affinity;
+    let [first, second] = [tids[0], tids[1]];
+    let before = affinity(&scene, first);
+    assert_ne!(affinity(&scene, second), before);
+    let third = scene.clone_thread(second, Workload::Hog);
+    assert_eq!(affinity(&scene, third), before, "the CPUs have one thread each, so the first CPU gets the next thread");
+    for e in entities.expect("there is room") {
+        scene.dispatcher.dismiss(e);
+    }
+    assert_eq!([first, second, third].map(|tid| affinity(&scene, tid)), [CpuSet::first_n(2); 3]);
+}
+
 #[test]
 fn a_refused_gang_and_a_dismissed_gang_leave_no_group_behind() {
     let mut scene = Scene::new(RaiseBy::Inheritance, 2);

@@ -36,8 +36,6 @@ struct Wish {
     original: Original,
     /// CPU to which Tactus has confined the thread.
     confined: CpuSet,
-    /// Whether another process has changed the affinity since.
-    is_moved: bool,
 }
 
 impl<K: Kernel> Dispatcher<K> {
@@ -95,7 +93,7 @@ impl<K: Kernel> Dispatcher<K> {
         let original = changed_by_others(&member.original, &confined, found, &cpuset);
         let permitted = within(&original.affinity, &cpuset);
         let is_alone = client.members.iter().filter(|member| member.is_served()).count() == 1;
-        let wish = Wish { thread, original, confined, is_moved: true };
+        let wish = Wish { thread, original, confined };
         if permitted.contains(client.cpu) {
             self.confine(e, &wish);
             return;
@@ -140,15 +138,9 @@ impl<K: Kernel> Dispatcher<K> {
                 return;
             }
         };
-        // If the affinity has changed, the thread has none of the values in the earlier row. The row would restore
-        // originals that are out of date. Otherwise, the thread has them until the call below.
-        if wish.is_moved {
-            self.table.forget(earlier);
-        }
+        // Until this call, the user mask of the thread may still be the earlier confinement, even if the cpuset hides it.
         let answer = self.kernel.set_affinity(&member.thread, &confined);
-        if !wish.is_moved {
-            self.table.forget(earlier);
-        }
+        self.table.forget(earlier);
         match answer {
             Ok(()) | Err(sys::Error::Gone(_)) => {}
             Err(refused) => self.end_service(e, wish, &refused.reason()),
@@ -197,7 +189,7 @@ impl<K: Kernel> Dispatcher<K> {
                 // The cpuset of a thread that follows its cpuset may have changed since the thread was recorded.
                 common = common.and(&original.affinity);
             }
-            wishes.push(Wish { thread: member.identity, original, confined, is_moved });
+            wishes.push(Wish { thread: member.identity, original, confined });
         }
         (wishes, common)
     }

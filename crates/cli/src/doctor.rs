@@ -2,6 +2,7 @@
 
 mod examination;
 mod facts;
+mod measured;
 mod shown;
 
 use crate::args::Doctor;
@@ -13,6 +14,7 @@ use daemon::doctor::{Finding, Mechanism, examine};
 use daemon::host_profile::{self, HostProfile};
 use daemon::lateness;
 use examination::{Examination, INTERVAL};
+use measured::{MeasuredMechanisms, PERIOD, SLICE};
 use report::{percent, short};
 use sched::Nanos;
 
@@ -20,7 +22,8 @@ use sched::Nanos;
 const LABELS: usize = 20;
 
 pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
-    let examination = examine_all(Nanos::s(args.seconds))?;
+    let mut examination = examine_all(Nanos::s(args.seconds))?;
+    examination.mechanisms = args.measure.map(|seconds| measured::measure(Nanos::s(seconds))).transpose()?;
     if args.json {
         output::print(&output::json(&shown::shown(&examination))?)?;
     } else {
@@ -48,7 +51,7 @@ fn examine_all(length: Nanos) -> anyhow::Result<Examination> {
     let measured = lateness::measure(INTERVAL, length, &mut |passed| progress.passed(passed));
     let stolen_ppm = host_profile::times().ok().and_then(|after| host_profile::steal_ppm(&after.since(&before)));
     progress.finish(&format!("measured timers of {INTERVAL} for {length}"));
-    Ok(Examination { host, findings, measured, length, stolen_ppm })
+    Ok(Examination { host, findings, measured, length, stolen_ppm, mechanisms: None })
 }
 
 fn text(examination: &Examination) -> String {
@@ -89,7 +92,45 @@ fn text(examination: &Examination) -> String {
             text += &labelled(warning.about, &warning.reason.to_string());
         }
     }
+    if let Some(mechanisms) = &examination.mechanisms {
+        text += &measurements(mechanisms);
+    }
     text + "\n" + &verdict(examination)
+}
+
+/// Returns the table of the measured mechanisms, and the choice of a run.
+fn measurements(measured: &MeasuredMechanisms) -> String {
+    let title = format!("A promise of {SLICE} in every {PERIOD} beside hogs, for {} each", measured.length);
+    let mut text = format!("\n{}\n", output::heading(&title));
+    text += &format!("{:<LABELS$}{:>12}{:>12}{:>20}\n", "", "delivered", "error", "missed periods");
+    for (mechanism, outcome) in &measured.each {
+        text += &match outcome {
+            Ok(found) => {
+                let (delivered, error) = (percent(found.ppm), points(found.error_ppm()));
+                let missed = format!("{} of {}", found.periods_missed, found.periods_judged);
+                format!("{:<LABELS$}{delivered:>12}{error:>12}{missed:>20}\n", mechanism.name())
+            }
+            Err(reason) => labelled(mechanism.name(), &format!("does not: {reason}")),
+        };
+    }
+    if let Some((mechanism, reason)) = &measured.auto {
+        text += &labelled("--mechanism auto", &format!("uses {}: {reason}", mechanism.name()));
+    }
+    if let Some((mechanism, _)) = measured.best() {
+        let option = measured::option(mechanism).map_or(String::new(), |option| format!(" (`--mechanism {option}`)"));
+        text += &labelled(
+            "best here",
+            &format!("{}{option}: the fewest missed periods, then the smallest error", mechanism.name()),
+        );
+    }
+    text
+}
+
+/// Formats a difference of shares. Unit of the input: parts per million of a CPU.
+fn points(error_ppm: i64) -> String {
+    let sign = if error_ppm < 0 { "-" } else { "+" };
+    let ppm = error_ppm.unsigned_abs();
+    format!("{sign}{}.{:02} %", ppm / 10_000, ppm % 10_000 / 100)
 }
 
 /// Returns the conclusion.

@@ -40,3 +40,16 @@ pub(crate) fn refused(reason: &Explanation) -> Failure {
         remedy => usage(reason.reason.to_string(), remedy),
     }
 }
+
+/// Converts a failure into its reason and remedy, for a command that continues.
+pub(crate) fn explained(failure: Failure) -> Explanation {
+    match failure {
+        Failure::Usage(report) => {
+            let help = report.help().map_or(String::new(), |help| help.to_string());
+            Explanation::new(report.to_string(), help)
+        }
+        Failure::Input(problems) => Explanation::new(problems.to_string(), ""),
+        Failure::Failed(error) => Explanation::new(format!("{error:#}"), ""),
+        Failure::Interrupted => Explanation::new("the command was interrupted", "try again"),
+    }
+}

@@ -1,5 +1,6 @@
 //! [`Examination`]: the results of the doctor on a machine.
 
+use super::measured::MeasuredMechanisms;
 use daemon::doctor::{Finding, Mechanism};
 use daemon::host_profile::HostProfile;
 use daemon::lateness::Measured;
@@ -15,6 +16,8 @@ pub(super) struct Examination {
     pub(super) length: Nanos,
     /// Steal time during the measurement of timers. Unit: parts per million of the time of all CPUs.
     pub(super) stolen_ppm: Option<u64>,
+    /// Measurements of the mechanisms, if they were requested.
+    pub(super) mechanisms: Option<MeasuredMechanisms>,
 }
 
 impl Examination {

@@ -2,6 +2,7 @@
 //! reason.
 
 use super::examination::{Examination, INTERVAL};
+use super::measured::{Delivered, MeasuredMechanisms, PERIOD, SLICE};
 use daemon::Explanation;
 use daemon::doctor::Finding;
 use daemon::host_profile::{HostProfile, Warning};
@@ -24,6 +25,36 @@ pub(super) struct Shown {
     lateness: Vec<Late>,
     steal_meanwhile_ppm: Option<u64>,
     warnings: Vec<Warned>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measurements: Option<Measurements>,
+}
+
+/// The measured mechanisms.
+#[derive(Serialize)]
+struct Measurements {
+    length_ns: u64,
+    slice_ns: u64,
+    period_ns: u64,
+    mechanisms: Vec<Measurement>,
+    auto: Option<Choice>,
+    best: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Measurement {
+    name: &'static str,
+    delivered_ppm: Option<u64>,
+    error_ppm: Option<i64>,
+    periods_judged: Option<u64>,
+    periods_missed: Option<u64>,
+    #[serde(flatten)]
+    why: Why,
+}
+
+#[derive(Serialize)]
+struct Choice {
+    name: &'static str,
+    reason: String,
 }
 
 #[derive(Serialize)]
@@ -166,6 +197,29 @@ pub(super) fn shown(examination: &Examination) -> Shown {
         lateness: examination.measured.iter().map(|(class, outcome)| late(*class, outcome)).collect(),
         steal_meanwhile_ppm: examination.stolen_ppm,
         warnings: host.warnings().iter().map(warned).collect(),
+        measurements: examination.mechanisms.as_ref().map(measurements),
+    }
+}
+
+fn measurements(measured: &MeasuredMechanisms) -> Measurements {
+    let each = measured.each.iter().map(|(mechanism, outcome)| {
+        let found = outcome.as_ref().ok();
+        Measurement {
+            name: mechanism.name(),
+            delivered_ppm: found.map(|found| found.ppm),
+            error_ppm: found.map(Delivered::error_ppm),
+            periods_judged: found.map(|found| found.periods_judged),
+            periods_missed: found.map(|found| found.periods_missed),
+            why: outcome.as_ref().err().map(Why::from).unwrap_or_default(),
+        }
+    });
+    Measurements {
+        length_ns: measured.length.as_ns(),
+        slice_ns: SLICE.as_ns(),
+        period_ns: PERIOD.as_ns(),
+        mechanisms: each.collect(),
+        auto: measured.auto.as_ref().map(|(it, reason)| Choice { name: it.name(), reason: reason.clone() }),
+        best: measured.best().map(|(mechanism, _)| mechanism.name()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tactus doctor`: the examination reports every mechanism and the lateness of timers. An interrupted doctor leaves no
 //! process and no control group, and the next doctor removes the control groups of a killed doctor.
 
+use super::run::turn;
 use super::{Done, Place};
 use serde_json::Value;
 use std::process::Stdio;
@@ -130,4 +131,32 @@ fn what_a_killed_doctor_leaves_the_next_one_removes() {
     eprintln!("killed doctors left {:?}", left());
     doctor(&[]);
     assert_eq!(left(), [""; 0]);
+}
+
+/// Within 3 points and a tenth of the periods, because the test may share this machine.
+#[test]
+fn the_doctor_measures_what_each_mechanism_delivers() {
+    let Some(_turn) = turn() else { return };
+    let (done, _) = doctor(&["--json", "--measure", "1"]);
+    let shown: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
+    let measured = &shown["measurements"];
+    let mechanisms = measured["mechanisms"].as_array().expect("there are some");
+    let names: Vec<&str> = mechanisms.iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, MECHANISMS[..3]);
+    for one in mechanisms {
+        let Some(error) = one["error_ppm"].as_i64() else {
+            assert!(one["reason"].is_string(), "{one}");
+            eprintln!("SKIPPED: {one}");
+            continue;
+        };
+        let number = |name: &str| one[name].as_i64().expect("it is a number");
+        assert_eq!(error, number("delivered_ppm") - 200_000);
+        assert!(error.abs() <= 30_000, "{one}");
+        assert!(number("periods_judged") > 50 && number("periods_missed") * 10 <= number("periods_judged"), "{one}");
+    }
+    assert!(measured["auto"]["reason"].is_string() && measured["best"].is_string(), "{measured}");
+    let (done, _) = doctor(&["--measure", "1"]);
+    for part in ["A promise of 2ms in every 10ms beside hogs, for 1s each", "\n--mechanism auto", "\nbest here"] {
+        assert!(done.stdout.contains(part), "{part:?} is not in {}", done.stdout);
+    }
 }

@@ -171,7 +171,7 @@ fn tables(plan: &Plan, reports: &[Report]) -> String {
         text += "\nGroups:\n";
         text += &groups;
     }
-    text + &report::applications(reports)
+    text + &report::gangs(reports) + &report::applications(reports)
 }
 
 /// Returns a title such as `three VMs under edf: 1 CPU, 2s simulated, seed 0`.

@@ -66,6 +66,35 @@ pub struct GroupGot {
     /// Sibling delays of a group that is marked as a gang.
     #[serde(flatten)]
     pub siblings: Option<SiblingDelays>,
+    /// Start skews of a gang whose members have reservations.
+    #[serde(flatten)]
+    pub starts: Option<StartSkews>,
+}
+
+/// Times between the starts of the members of a gang in its periods; see [`measure::Siblings`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct StartSkews {
+    /// Number of periods with a start skew.
+    pub start_skews: u64,
+    /// Median start skew. Unit: nanoseconds.
+    pub start_skew_p50_ns: u64,
+    /// 99th percentile of the start skews. Unit: nanoseconds.
+    pub start_skew_p99_ns: u64,
+    /// Maximum start skew. Unit: nanoseconds.
+    pub start_skew_max_ns: u64,
+}
+
+impl StartSkews {
+    /// Returns the statistics of `skews`.
+    #[must_use]
+    pub fn new(skews: &Durations) -> StartSkews {
+        StartSkews {
+            start_skews: skews.count(),
+            start_skew_p50_ns: skews.percentile(50).as_ns(),
+            start_skew_p99_ns: skews.percentile(99).as_ns(),
+            start_skew_max_ns: skews.longest().as_ns(),
+        }
+    }
 }
 
 /// Times for which members of a gang waited while other members ran; see [`measure::Siblings`].

@@ -144,6 +144,7 @@ fn group_lines(meter: &Meter, length: Nanos) -> Vec<GroupGot> {
         asked: meter.group(group).map_or_else(Asked::default, |(_, params)| Asked::of(&params)),
         got: Got::new(&got, length),
         siblings: None,
+        starts: None,
         name,
     };
     meter.groups().into_iter().map(line).collect()

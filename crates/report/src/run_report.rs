@@ -3,7 +3,7 @@
 use crate::applications::AppReport;
 use crate::asked::Asked;
 use crate::description::{GroupDescription, RunDescription};
-use crate::got::{Entity, Got, GroupGot, SiblingDelays, is_zero, ppm, there};
+use crate::got::{Entity, Got, GroupGot, SiblingDelays, StartSkews, is_zero, ppm, there};
 use crate::guest::{self, GuestReport};
 use crate::manager::ManagerReport;
 use crate::samples::SamplesReport;
@@ -128,12 +128,15 @@ impl Report {
         }
     }
 
-    /// Adds the sibling delays in `siblings` to the groups that are gangs. `meter` provides the names of the gangs.
+    /// Adds the sibling delays and start skews in `siblings` to the groups that are gangs. `meter` provides the names of
+    /// the gangs.
     fn tell_siblings(&mut self, siblings: &Siblings, meter: &Meter) {
-        for (group, delays) in siblings.gangs() {
-            let name = meter.group(group).map(|(name, _)| name);
-            let gang = self.groups.iter_mut().find(|it| Some(it.name.as_str()) == name);
-            gang.into_iter().for_each(|it| it.siblings = Some(SiblingDelays::new(delays)));
+        for gang in &mut self.groups {
+            let is_named = |group| meter.group(group).is_some_and(|(name, _)| name == gang.name);
+            let mut delays = siblings.gangs().filter(|&(group, _)| is_named(group));
+            gang.siblings = delays.next().map(|(_, delays)| SiblingDelays::new(delays)).or(gang.siblings);
+            let mut skews = siblings.start_skews().filter(|&(group, _)| is_named(group));
+            gang.starts = skews.next().map(|(_, skews)| StartSkews::new(skews)).or(gang.starts);
         }
     }
 }
@@ -149,8 +152,8 @@ impl Report {
     }
 }
 
-/// Returns the report of the live run `run`, which `meter` has measured from start to end. `run.length` is the real
-/// length of the run, and `grants` contains the promise to each entity.
+/// Returns the report of the live run `run`, which `meter` and `siblings` have measured from start to end. `run.length`
+/// is the real length of the run, and `grants` contains the promise to each entity.
 ///
 /// Entities are matched by name. The report has all groups of the description, including groups without an event in the
 /// trace.
@@ -163,11 +166,13 @@ pub fn observed(
     policy: &dyn PolicySource,
     knobs: &Knobs,
     seed: u64,
-    meter: &Meter,
+    (meter, siblings): (&Meter, &Siblings),
     grants: &[Option<Grant>],
 ) -> Report {
     assert_eq!(grants.len(), run.entities.len(), "each entity has a grant, or none");
-    Report::new(run, policy, knobs, seed, std::slice::from_ref(meter), grants)
+    let mut report = Report::new(run, policy, knobs, seed, std::slice::from_ref(meter), grants);
+    report.tell_siblings(siblings, meter);
+    report
 }
 
 /// Returns the measurements of each entity of the scenario. `None`: the entity had not arrived at the end of the run.
@@ -229,6 +234,7 @@ fn group_lines(run: &RunDescription, present: &[Option<&Member>]) -> Vec<GroupGo
         asked: Asked::of(&group.params),
         got: Got::new(&got, run.measured_time()),
         siblings: None,
+        starts: None,
     };
     run.groups.iter().zip(sums).map(line).collect()
 }

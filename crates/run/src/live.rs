@@ -1,7 +1,7 @@
 //! Conversion of a live run to the events of a simulated run. The events come from the records of the daemon and from
 //! the job reports of the workers.
 
-use sched::{Action, EntityId, Instant, Nanos, Params};
+use sched::{Action, EntityId, Instant, Nanos, Params, Reservation};
 use std::collections::BTreeMap;
 use trace::{Event, Job};
 
@@ -62,7 +62,13 @@ pub fn merged(
     all.sort_by_key(|&(at, _)| at);
     all.push((end, Event::End));
     let from = |at: Instant| Instant::ZERO + at.saturating_since(start);
-    let moved = |event| match event {
+    all.into_iter().map(|(at, event)| (from(at), relative(event, start))).collect()
+}
+
+/// Returns the event with its instants relative to `start`. Instants before `start` move to `start`.
+#[must_use]
+pub fn relative(event: Event, start: Instant) -> Event {
+    match event {
         Event::Action(Action::Run { cpu, entity, until }) => {
             Event::Action(Action::Run { cpu, entity, until: moment(until, start) })
         }
@@ -76,8 +82,7 @@ pub fn merged(
         Event::Attach { entity, name, params } => Event::Attach { entity, name, params: moved_params(params, start) },
         Event::Adjust { entity, params } => Event::Adjust { entity, params: moved_params(params, start) },
         other => other,
-    };
-    all.into_iter().map(|(at, event)| (from(at), moved(event))).collect()
+    }
 }
 
 /// Returns `at` relative to `start`.
@@ -85,10 +90,12 @@ fn moment(at: Instant, start: Instant) -> Instant {
     if at == Instant::NEVER { at } else { Instant::ZERO + at.saturating_since(start) }
 }
 
-/// Returns `params` with the start of the reservation relative to `start`.
+/// Returns `params` with the start of the reservation relative to `start`. If the reservation starts earlier, its first
+/// period in the run is its start, so that its periods stay in phase.
 fn moved_params(mut params: Box<sched::Params>, start: Instant) -> Box<sched::Params> {
-    if let Some(reservation) = &mut params.reservation {
-        reservation.start = reservation.start.map(|at| moment(at, start));
+    if let Some(Reservation { start: Some(at), period, .. }) = &mut params.reservation {
+        let passed = start.saturating_since(*at).as_ns().div_ceil(period.as_ns().max(1));
+        *at = moment(at.saturating_add(period.saturating_mul(passed)), start);
     }
     params
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod breaches;
 pub(crate) mod end;
+mod measured;
 pub(crate) mod outcome;
 pub(crate) mod plan;
 pub(crate) mod play;

@@ -1,5 +1,6 @@
 //! The output of a live run: the same table, trace and picture as for a simulation.
 
+use super::measured::Measured;
 use super::plan::Plan;
 use super::play::Played;
 use crate::args::Output;
@@ -10,7 +11,6 @@ use crate::window::{Window, cells};
 use crate::{output, picture};
 use anyhow::Context;
 use daemon::terms::Terms;
-use measure::Meter;
 use report::{Report, RunDescription, Runs, ServedBy, Widths, observed, short};
 use run::Grant;
 use sched::Nanos;
@@ -31,16 +31,16 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(crate) fn new(plan: &Plan, terms: &Terms, mut played: Played) -> Kept {
-        let meter = played.meter.take().unwrap_or_else(|| {
-            let mut meter = Meter::new();
-            played.events.iter().for_each(|(at, event)| meter.record(*at, event));
-            meter
+        let measured = played.measured.take().unwrap_or_else(|| {
+            let mut measured = Measured::new();
+            played.events.iter().for_each(|(at, event)| measured.record(*at, event));
+            measured
         });
         let length = played.length.max(Nanos::ns(1));
         let description = RunDescription { length, ..plan.description.clone() };
         let grants: Vec<Option<Grant>> = description.entities.iter().map(|entity| granted(&entity.params)).collect();
         let (policy, knobs) = (terms.policy, &terms.knobs);
-        let mut report = observed(&description, policy, knobs, 0, &meter, &grants);
+        let mut report = observed(&description, policy, knobs, 0, (&measured.meter, &measured.siblings), &grants);
         name_mechanisms(&mut report, plan, terms, &played);
         let header = Header { policy: policy.name.to_string(), cpus: description.cpus, seed: 0 };
         Kept { played, report, description, header }
@@ -177,6 +177,7 @@ impl<'a> Shown<'a> {
         text += &picture::gantt(timeline, window, cells(names, width), ROWS_MOST);
         text.push('\n');
         text += &report::table(&kept.report, Widths(width));
+        text += &report::gangs(std::slice::from_ref(&kept.report));
         text += &kept.remarks();
         text.push('\n');
         let words = format!("{} {}", kept.mechanisms(), terms.in_words());

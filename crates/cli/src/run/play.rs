@@ -2,6 +2,7 @@
 
 use super::breaches::{Breach, Breaches};
 use super::end::End;
+use super::measured::Measured;
 use super::plan::{Plan, PlannedProcess, Source};
 use crate::failure::{Failure, refused};
 use crate::output;
@@ -11,8 +12,7 @@ use daemon::dispatch::{Dismissed, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
 use daemon::live::Control;
 use daemon::processes::{Launcher, Output, RunProcess};
-use measure::Meter;
-use run::live::{left_to_kernel, merged};
+use run::live::{left_to_kernel, merged, relative};
 use sched::{EntityId, Instant, Nanos};
 use sys::process::Process;
 use sys::usage;
@@ -48,9 +48,9 @@ pub(crate) struct Played {
     pub(crate) interrupted: bool,
     /// Result of each process of the plan.
     pub(crate) ends: Vec<End>,
-    /// Measures of all entities, if they were computed during the run. Long runs need this, because they can have more
+    /// Measurements, if they were computed during the run. Long runs need this, because they can have more
     /// events than are stored.
-    pub(crate) meter: Option<Meter>,
+    pub(crate) measured: Option<Measured>,
     /// Clients that were not served to the end, with the reasons.
     pub(crate) troubles: Vec<(String, Explanation)>,
     /// Clients with threads that could not inherit a priority, with the reason.
@@ -97,9 +97,9 @@ pub(crate) struct Player<'a, 'k> {
     /// Events of processes without a promise.
     alone: Vec<(Instant, Event)>,
     events: Vec<(Instant, Event)>,
-    /// Meter that measures events during the run. `None`: the events are measured at the end, together with the jobs
+    /// Measurements of events during the run. `None`: the events are measured at the end, together with the jobs
     /// that workers report then.
-    meter: Option<Meter>,
+    measured: Option<Measured>,
     fresh: Vec<(Instant, Event)>,
     lost: u64,
     left: Vec<Dismissed>,
@@ -121,7 +121,7 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
         reported: Vec::new(),
         alone: Vec::new(),
         events: Vec::new(),
-        meter: (!plan.processes.iter().any(|planned| matches!(planned.source, Source::Work(_)))).then(Meter::new),
+        measured: (!plan.processes.iter().any(|planned| matches!(planned.source, Source::Work(_)))).then(Measured::new),
         fresh: Vec::new(),
         lost: 0,
         left: Vec::new(),
@@ -239,14 +239,14 @@ impl Player<'_, '_> {
             let at = Instant::ZERO + at.saturating_since(begun);
             self.breaches.hear(at, event, |entity| name_of(ends, plan, entity));
         }
-        if let Some(meter) = &mut self.meter {
+        if let Some(measured) = &mut self.measured {
             let begun = Instant::ZERO + self.start.saturating_since(self.epoch);
             let end = self.plan.length.map_or(Instant::NEVER, |length| begun.saturating_add(length));
             for (at, event) in in_time(self.fresh.iter().cloned(), end) {
-                meter.record(Instant::ZERO + at.saturating_since(begun), &event);
+                measured.record(Instant::ZERO + at.saturating_since(begun), &relative(event, begun));
             }
         }
-        let is_all_needed = self.meter.is_none() || self.plan.is_traced;
+        let is_all_needed = self.measured.is_none() || self.plan.is_traced;
         let most = if is_all_needed { EVENTS_MOST } else { DRAWN_MOST };
         let room = most.saturating_sub(self.events.len());
         if is_all_needed {
@@ -378,15 +378,15 @@ impl Player<'_, '_> {
             left,
             reports_wakeups,
             start,
-            mut meter,
+            mut measured,
             alone,
             front,
             breaches,
             ..
         } = self;
-        if let Some(meter) = &mut meter {
+        if let Some(measured) = &mut measured {
             for (at, event) in merged(in_time(alone.iter().cloned(), end), &[], begun, end) {
-                meter.record(at, &event);
+                measured.record(at, &event);
             }
         }
         let events = merged(in_time(events.into_iter().chain(alone), end), &reported, begun, end);
@@ -397,7 +397,7 @@ impl Player<'_, '_> {
             events,
             lost,
             start,
-            meter,
+            measured,
             length,
             interrupted: output::is_interrupted(),
             ends,

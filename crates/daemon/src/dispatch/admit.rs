@@ -177,8 +177,11 @@ impl<K: Kernel> Dispatcher<K> {
         let mut free = allowed;
         let gang = if request.gang { Some(self.create_gang(&request.name, now)?) } else { None };
         let group = gang.unwrap_or(GroupId::ROOT);
+        // The journal states the phase of a gang. All members have the same start.
+        let start = gang.map_or(reservation.start, |_| Some(reservation.start.unwrap_or(now).max(now)));
+        let asked = Some(Reservation { start, ..reservation });
         for nth in 0..request.cpus.max(1) {
-            let params = Params { reservation: Some(reservation), group, affinity: free, ..Params::default() };
+            let params = Params { reservation: asked, group, affinity: free, ..Params::default() };
             let attached = self.machine.attach(now, params);
             let e = match attached {
                 Ok(e) => e,

@@ -6,6 +6,7 @@ mod measures;
 mod member;
 mod promise;
 mod siblings;
+mod starts;
 mod xenmon;
 
 pub use jobs::Jobs;

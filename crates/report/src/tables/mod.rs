@@ -1,6 +1,7 @@
 //! Reports as text tables.
 
 pub(crate) mod applications;
+pub(crate) mod gangs;
 pub(crate) mod grid;
 pub(crate) mod guests;
 pub(crate) mod lines;

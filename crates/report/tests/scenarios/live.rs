@@ -2,7 +2,7 @@
 //! are measured like the trace of a simulation.
 
 use expect_test::expect;
-use measure::Meter;
+use measure::{Meter, Siblings};
 use report::{Report, RunDescription, Runs, Widths, compared, side_by_side};
 use run::{Choice, Grant, Observers, Run, live};
 use scenario::Scenario;
@@ -98,8 +98,14 @@ fn what_was_taken_apart_is_put_together_again() {
     assert!(events.is_sorted_by_key(|(now, _)| *now));
     assert_eq!(events.len(), trace.events.len() - scenario.groups.len());
     let meter = measured(&events);
-    let again =
-        report::observed(&RunDescription::of(&scenario), &*choice.policy, &choice.knobs, 0, &meter, &grants(&report));
+    let again = report::observed(
+        &RunDescription::of(&scenario),
+        &*choice.policy,
+        &choice.knobs,
+        0,
+        (&meter, &Siblings::default()),
+        &grants(&report),
+    );
     assert_eq!(again, report);
     let json = serde_json::to_value(Runs { simulated: false, runs: &[again] }).unwrap();
     assert_eq!((&json["simulated"], &json["runs"][0]["groups"][0]["name"]), (&false.into(), &"tenant".into()));
@@ -146,8 +152,14 @@ fn a_client_without_a_promise_is_reported_with_its_cpu_time() {
     let stay = (at(0), START + LENGTH);
     let seen = live::left_to_kernel(EntityId::new(9, 0), &spec.name, &spec.params, stay, Nanos::ms(50));
     let meter = measured(&live::merged(seen, &[], START, START + LENGTH));
-    let observed =
-        report::observed(&RunDescription::of(&scenario), &*choice.policy, &choice.knobs, 0, &meter, &[None; 3]);
+    let observed = report::observed(
+        &RunDescription::of(&scenario),
+        &*choice.policy,
+        &choice.knobs,
+        0,
+        (&meter, &Siblings::default()),
+        &[None; 3],
+    );
     let [batch] = observed.entities.as_slice() else { panic!("the others did not come") };
     assert_eq!((batch.name.as_str(), batch.got.delivered_ppm, batch.got.waits), ("batch", 250_000, 0));
     assert_eq!(observed.groups.len(), report.groups.len());
@@ -178,7 +190,7 @@ fn a_prediction_and_what_came_of_it_stand_side_by_side() {
         &*choice.policy,
         &choice.knobs,
         0,
-        &meter,
+        (&meter, &Siblings::default()),
         &grants(&predicted),
     );
     let compared = compared(&predicted, &observed);
@@ -212,4 +224,23 @@ fn a_prediction_and_what_came_of_it_stand_side_by_side() {
     assert_eq!((&late["name"], &late["observed"]), (&"late".into(), &serde_json::Value::Null));
     assert!(late["predicted"]["wakeup_p99_ns"].is_u64());
     assert_eq!(json["entities"][0]["observed"]["wakeup_p50_ns"], 40_000);
+}
+
+/// The periods of a reservation that starts before the run continue in phase.
+#[test]
+fn a_start_before_the_run_is_its_first_period_in_the_run() {
+    let reservation = |start| {
+        let asked = sched::Reservation { start: Some(start), ..sched::Reservation::new(Nanos::ms(1), Nanos::ms(20)) };
+        Box::new(sched::Params { reservation: Some(asked), ..sched::Params::default() })
+    };
+    let (entity, name) = (EntityId::new(0, 0), "gang".to_string());
+    for (start, first) in [
+        (Instant::at_ns(START.as_ns() - 33_000_000), 7_000_000),
+        (Instant::at_ns(START.as_ns() - 40_000_000), 0),
+        (at(13_000_000), 13_000_000),
+    ] {
+        let event = Event::Attach { entity, name: name.clone(), params: reservation(start) };
+        let expected = Event::Attach { entity, name: name.clone(), params: reservation(Instant::at_ns(first)) };
+        assert_eq!(live::relative(event, START), expected);
+    }
 }

@@ -4,6 +4,7 @@ mod alone;
 mod applications;
 mod change;
 mod disks;
+mod gangs;
 mod guests;
 mod hosts;
 mod live;

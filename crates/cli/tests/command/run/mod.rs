@@ -11,6 +11,7 @@ mod ends;
 mod faults;
 mod follows;
 mod freezes;
+mod gangs;
 mod keeps;
 mod refuses;
 mod reservations;

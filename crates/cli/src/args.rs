@@ -179,10 +179,13 @@ pub(crate) struct Output {
     pub(crate) width: Option<u16>,
 }
 
+/// The options of a promise, which a share excludes.
+const PROMISE: [&str; 7] = ["period", "slice", "hard", "cpus", "gang", "affinity", "mechanism"];
+
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     /// A scenario with commands, pids or workloads, a TOML file (docs/scenarios.md)
-    #[arg(conflicts_with_all = ["period", "slice", "hard", "cpus", "gang", "affinity", "pid", "command"],
+    #[arg(conflicts_with_all = ["period", "slice", "hard", "cpus", "gang", "affinity", "weight", "cap", "pid", "command"],
         required_unless_present_any = ["pid", "command"])]
     pub(crate) scenario: Option<PathBuf>,
     /// The command for the promise, with its arguments
@@ -190,10 +193,12 @@ pub(crate) struct Run {
     pub(crate) command: Vec<String>,
 
     /// The period: 500us, 10ms, 10min
-    #[arg(long, value_name = "TIME", required_unless_present = "scenario", help_heading = "Promise")]
+    #[arg(long, value_name = "TIME", required_unless_present_any = ["scenario", "weight", "cap"], requires = "slice",
+        help_heading = "Promise")]
     pub(crate) period: Option<String>,
     /// CPU time per period, for all threads and descendants
-    #[arg(long, value_name = "TIME", required_unless_present = "scenario", help_heading = "Promise")]
+    #[arg(long, value_name = "TIME", required_unless_present_any = ["scenario", "weight", "cap"], requires = "period",
+        help_heading = "Promise")]
     pub(crate) slice: Option<String>,
     /// Hard limit: when the slice is used up, freeze the process until the next period
     #[arg(long, help_heading = "Promise")]
@@ -214,6 +219,15 @@ pub(crate) struct Run {
     /// How clients receive their CPU time
     #[arg(long, value_enum, value_name = "MECHANISM", default_value_t, help_heading = "Promise")]
     pub(crate) mechanism: Raising,
+
+    /// In place of a promise: weight relative to other control groups; an ordinary group has 100
+    #[arg(long, value_name = "N", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=10_000),
+        conflicts_with_all = PROMISE)]
+    pub(crate) weight: Option<u32>,
+    /// In place of a promise: at most this part of a CPU in every 10 ms; 150 is one and a half CPUs
+    #[arg(long, value_name = "PERCENT", help_heading = "Share", value_parser = clap::value_parser!(u32).range(10..=102_400),
+        conflicts_with_all = PROMISE)]
+    pub(crate) cap: Option<u32>,
 
     /// Duration of the run: 500ms, 10s, 5min; by default the scenario's length, or until all processes have ended
     #[arg(long = "for", value_name = "DURATION")]

@@ -5,7 +5,7 @@
 //! An implementation makes no decisions. An implementation does not allocate memory between the expiry of a timer and
 //! the resulting dispatch: threads are opened once and stay open.
 
-use crate::table::FreezerGroup;
+use crate::table::ControlGroup;
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sys::Result;
 use sys::attributes::Attributes;
@@ -44,6 +44,15 @@ pub enum Joined {
     Elsewhere,
 }
 
+/// A share of the CPUs for a control group.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CpuShare {
+    /// Weight relative to other groups. An ordinary group has 100. Range: 1 … 10,000. `None`: the default.
+    pub weight: Option<u32>,
+    /// Maximum CPU time. Unit: percent of a CPU. Range: 1 … 100 times the number of CPUs. `None`: no maximum.
+    pub cap_percent: Option<u32>,
+}
+
 /// Operations that the daemon and its guardian need from a kernel.
 pub trait Kernel {
     /// A handle to a thread. Once the thread has ended, every call with the handle returns `Gone`, even if the tid is
@@ -54,7 +63,7 @@ pub trait Kernel {
     /// was stopped. The end of a loan never fails.
     type Loan;
 
-    /// An open control group through which processes are frozen. The group stays when this value is dropped.
+    /// An open control group through which processes are frozen, or have a share of the CPUs. The group stays when this value is dropped.
     type Freezer;
 
     /// Returns the time of the monotonic clock.
@@ -226,14 +235,27 @@ pub trait Kernel {
     ///
     /// # Errors
     /// The process has ended, or this host has no freezer for the process.
-    fn freezer_group(&self, leader: &Self::Thread) -> Result<FreezerGroup>;
+    fn freezer_group(&self, leader: &Self::Thread) -> Result<ControlGroup>;
+
+    /// Returns the group through which the process of `leader`, its first thread, can have a share of the CPUs. Changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// The process has ended, or this host has no cpu controller for the process.
+    fn share_group(&self, leader: &Self::Thread) -> Result<ControlGroup>;
+
+    /// Sets the share of a group that was opened for a [`share_group`](Kernel::share_group).
+    ///
+    /// # Errors
+    /// The group has been removed, or the kernel does not support the values.
+    fn set_share(&self, group: &Self::Freezer, share: CpuShare) -> Result<()>;
 
     /// Opens `group`, which [`freezer_group`](Kernel::freezer_group) has returned for `leader`. Creates a group of Tactus
     /// below the present group of the process, but does not move the process.
     ///
     /// # Errors
     /// The process has ended or is in another group now, or the caller lacks permission.
-    fn open_freezer(&self, group: FreezerGroup, leader: &Self::Thread) -> Result<Self::Freezer>;
+    fn open_freezer(&self, group: ControlGroup, leader: &Self::Thread) -> Result<Self::Freezer>;
 
     /// Moves the process of `leader` into a group of Tactus, if the process is in the group directly above. Otherwise,
     /// moves nothing. The first of several moves takes some 10 ms, so no caller may hold the dispatcher.
@@ -272,14 +294,14 @@ pub trait Kernel {
     ///
     /// # Errors
     /// The caller lacks permission.
-    fn thaw_group(&self, group: FreezerGroup) -> Result<()>;
+    fn thaw_group(&self, group: ControlGroup) -> Result<()>;
 
     /// Thaws a recorded group that Tactus has created, moves its processes to the group above, and removes the group. Has
     /// no effect if the group does not exist, or existed before Tactus.
     ///
     /// # Errors
     /// The caller lacks permission, or there are groups below.
-    fn remove_group(&self, group: FreezerGroup) -> Result<()>;
+    fn remove_group(&self, group: ControlGroup) -> Result<()>;
 
     /// Continues the process whose first thread is `leader` (SIGCONT), which an earlier program of Tactus has stopped.
     ///
@@ -445,11 +467,19 @@ impl<K: Kernel> Kernel for &K {
         (**self).set_affinity(thread, cpus)
     }
 
-    fn freezer_group(&self, leader: &Self::Thread) -> Result<FreezerGroup> {
+    fn freezer_group(&self, leader: &Self::Thread) -> Result<ControlGroup> {
         (**self).freezer_group(leader)
     }
 
-    fn open_freezer(&self, group: FreezerGroup, leader: &Self::Thread) -> Result<Self::Freezer> {
+    fn share_group(&self, leader: &Self::Thread) -> Result<ControlGroup> {
+        (**self).share_group(leader)
+    }
+
+    fn set_share(&self, group: &Self::Freezer, share: CpuShare) -> Result<()> {
+        (**self).set_share(group, share)
+    }
+
+    fn open_freezer(&self, group: ControlGroup, leader: &Self::Thread) -> Result<Self::Freezer> {
         (**self).open_freezer(group, leader)
     }
 
@@ -473,11 +503,11 @@ impl<K: Kernel> Kernel for &K {
         (**self).thaw(freezer)
     }
 
-    fn thaw_group(&self, group: FreezerGroup) -> Result<()> {
+    fn thaw_group(&self, group: ControlGroup) -> Result<()> {
         (**self).thaw_group(group)
     }
 
-    fn remove_group(&self, group: FreezerGroup) -> Result<()> {
+    fn remove_group(&self, group: ControlGroup) -> Result<()> {
         (**self).remove_group(group)
     }
 

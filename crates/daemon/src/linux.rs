@@ -6,8 +6,8 @@ mod sentinels;
 pub use freezing::Freezer;
 pub use sentinels::Sentinels;
 
-use crate::kernel::{Cells, Joined, Kernel};
-use crate::table::FreezerGroup;
+use crate::kernel::{Cells, CpuShare, Joined, Kernel};
+use crate::table::ControlGroup;
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -338,11 +338,19 @@ impl Kernel for Linux {
         affinity::set(thread.tid(), cpus)
     }
 
-    fn freezer_group(&self, leader: &Thread) -> Result<FreezerGroup> {
+    fn freezer_group(&self, leader: &Thread) -> Result<ControlGroup> {
         freezing::group_for(&leader.held)
     }
 
-    fn open_freezer(&self, group: FreezerGroup, leader: &Thread) -> Result<Freezer> {
+    fn share_group(&self, leader: &Thread) -> Result<ControlGroup> {
+        freezing::share_group_for(&leader.held)
+    }
+
+    fn set_share(&self, group: &Freezer, share: CpuShare) -> Result<()> {
+        group.set_share(share)
+    }
+
+    fn open_freezer(&self, group: ControlGroup, leader: &Thread) -> Result<Freezer> {
         freezing::open(group, &leader.held)
     }
 
@@ -366,11 +374,11 @@ impl Kernel for Linux {
         freezer.thaw()
     }
 
-    fn thaw_group(&self, group: FreezerGroup) -> Result<()> {
+    fn thaw_group(&self, group: ControlGroup) -> Result<()> {
         freezing::thaw(group)
     }
 
-    fn remove_group(&self, group: FreezerGroup) -> Result<()> {
+    fn remove_group(&self, group: ControlGroup) -> Result<()> {
         freezing::remove(group)
     }
 

@@ -3,7 +3,7 @@
 //! A row is written first and then committed by the store of one word, so a reader finds either a complete row or no
 //! row. The table has its full size from the start, so that recording a thread never allocates memory.
 //!
-//! A row describes a thread, or a control group through which Tactus freezes processes.
+//! A row describes a thread, or a control group through which Tactus freezes processes or gives them a share of the CPUs.
 //!
 //! Only the daemon records threads and groups. Any process may read rows, clear stops and forget rows.
 
@@ -14,7 +14,7 @@ mod row;
 mod tests;
 
 pub use entry::{Entry, Original, Reserved};
-pub use group::FreezerGroup;
+pub use group::ControlGroup;
 
 use crate::kernel::Cells;
 use group::{FOUND, FOUND_FROZEN, THREAD, group_of};
@@ -252,7 +252,7 @@ impl Table {
     ///
     /// # Errors
     /// The table is full.
-    pub fn record_group(&self, group: FreezerGroup) -> Result<Row, Full> {
+    pub fn record_group(&self, group: ControlGroup) -> Result<Row, Full> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let row = Row(free.pop().ok_or(Full { capacity: self.rows })?);
         let at = self.at(row);
@@ -305,7 +305,7 @@ impl Table {
 
     /// Returns the recorded groups in the order of their rows, and whether Tactus may have frozen them.
     #[must_use]
-    pub fn groups(&self) -> Vec<(Row, FreezerGroup, bool)> {
+    pub fn groups(&self) -> Vec<(Row, ControlGroup, bool)> {
         let read = |row| self.read(row).filter(|_| !self.has_stops()).and_then(|words| group_of(&words));
         (0..self.rows).map(Row).filter_map(|row| read(row).map(|(group, is_frozen)| (row, group, is_frozen))).collect()
     }

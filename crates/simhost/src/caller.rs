@@ -6,8 +6,8 @@ use crate::loan::Loan;
 use crate::setting::{Lent, Setting, params};
 use crate::tasks::Process;
 use crate::world::World;
-use daemon::kernel::{Joined, Kernel};
-use daemon::table::FreezerGroup;
+use daemon::kernel::{CpuShare, Joined, Kernel};
+use daemon::table::ControlGroup;
 use sched::{CpuId, CpuSet, Instant, Nanos, State as Where};
 use std::cell::{RefCell, RefMut};
 use std::io;
@@ -118,7 +118,7 @@ impl Caller {
     }
 
     /// Returns the number of a recorded group.
-    fn number_of(&self, group: FreezerGroup) -> Result<Option<u64>> {
+    fn number_of(&self, group: ControlGroup) -> Result<Option<u64>> {
         let (world, name) = (self.enter()?, group.name());
         Ok(world.groups.iter().rev().find(|(_, it)| Some(&it.name) == name.as_ref()).map(|(&number, _)| number))
     }
@@ -378,11 +378,22 @@ impl Kernel for Caller {
         Err(Error::NotKept { what: what(), kept: format!("CPUs {affinity}"), remedy })
     }
 
-    fn freezer_group(&self, leader: &Held) -> Result<FreezerGroup> {
-        self.enter_about(leader).map(|_| FreezerGroup::Own { first: leader.identity })
+    fn freezer_group(&self, leader: &Held) -> Result<ControlGroup> {
+        self.enter_about(leader).map(|_| ControlGroup::Own { first: leader.identity })
     }
 
-    fn open_freezer(&self, group: FreezerGroup, leader: &Held) -> Result<Freezer> {
+    fn share_group(&self, leader: &Held) -> Result<ControlGroup> {
+        let tid = self.enter_about(leader).map(|_| leader.identity.tid)?;
+        let (what, why) = (format!("a share for process {tid}"), "this kernel has no cpu controller".to_string());
+        Err(Error::Absent { what, why, remedy: "use a real host" })
+    }
+
+    fn set_share(&self, group: &Freezer, _: CpuShare) -> Result<()> {
+        self.enter_group(group)?;
+        Err(senseless(format!("set the share of freezer group {}", group.0)))
+    }
+
+    fn open_freezer(&self, group: ControlGroup, leader: &Held) -> Result<Freezer> {
         let mut world = self.enter_about(leader)?;
         let parent = Caller::process_of(&world, leader).group;
         let name = group.name().expect("this kernel has only version 1");
@@ -430,11 +441,11 @@ impl Kernel for Caller {
         self.set_frozen(freezer, false)
     }
 
-    fn thaw_group(&self, group: FreezerGroup) -> Result<()> {
+    fn thaw_group(&self, group: ControlGroup) -> Result<()> {
         self.number_of(group)?.map_or(Ok(()), |number| self.set_frozen(&Freezer(number), false))
     }
 
-    fn remove_group(&self, group: FreezerGroup) -> Result<()> {
+    fn remove_group(&self, group: ControlGroup) -> Result<()> {
         let Some(number) = self.number_of(group)? else { return Ok(()) };
         self.set_frozen(&Freezer(number), false)?;
         // Each move and the removal is a call of its own. A process may fork in between.

@@ -2,7 +2,7 @@
 
 use super::*;
 use daemon::kernel::{Cells, Joined, Kernel};
-use daemon::table::FreezerGroup;
+use daemon::table::ControlGroup;
 use sched::{Nanos, Wake};
 use sim::Periodic;
 use sys::Error;
@@ -200,7 +200,7 @@ fn an_ended_process_leaves_its_children_to_init_and_waits_to_be_reaped() {
 }
 
 /// Puts process `pid` into a freezer group of `daemon`.
-fn enclosed(daemon: &Caller, pid: u32) -> (Freezer, FreezerGroup) {
+fn enclosed(daemon: &Caller, pid: u32) -> (Freezer, ControlGroup) {
     let leader = daemon.open(pid).unwrap();
     let group = daemon.freezer_group(&leader).unwrap();
     let freezer = daemon.open_freezer(group, &leader).unwrap();

@@ -1,7 +1,7 @@
 //! The output of a live run: the same table, trace and picture as for a simulation.
 
 use super::measured::Measured;
-use super::plan::Plan;
+use super::plan::{Plan, PlannedProcess};
 use super::play::Played;
 use crate::args::Output;
 use crate::failure::Failure;
@@ -10,6 +10,7 @@ use crate::record::{TraceFile, Watch};
 use crate::window::{Window, cells};
 use crate::{output, picture};
 use anyhow::Context;
+use daemon::kernel::CpuShare;
 use daemon::terms::Terms;
 use report::{Report, RunDescription, Runs, ServedBy, Widths, observed, short};
 use run::Grant;
@@ -104,8 +105,24 @@ impl Kept {
     }
 }
 
-/// Adds the mechanism of each entity with a promise to `report`.
+/// Returns the mechanism of a process with a share of the CPUs.
+fn share(planned: &PlannedProcess) -> Option<ServedBy> {
+    let (name, reason) = match planned.share? {
+        CpuShare { cap_percent: None, .. } => ("CPU weight", "requested by `--weight`"),
+        CpuShare { weight: None, .. } => ("CPU quota", "requested by `--cap`"),
+        _ => ("CPU weight and quota", "requested by `--weight` and `--cap`"),
+    };
+    Some(ServedBy { name, reason: reason.to_string(), exception: None })
+}
+
+/// Adds the mechanism of each entity with a promise or a share to `report`.
 fn name_mechanisms(report: &mut Report, plan: &Plan, terms: &Terms, played: &Played) {
+    for planned in &plan.processes {
+        let name = &plan.description.entities[planned.entities.start].name;
+        if let Some(entity) = report.entities.iter_mut().find(|entity| entity.name == *name) {
+            entity.mechanism = share(planned);
+        }
+    }
     let (mechanism, reason) = terms.mechanism();
     let promised = plan.processes.iter().zip(&played.ends).filter(|(planned, _)| planned.request.is_some());
     for (planned, end) in promised {
@@ -180,8 +197,9 @@ impl<'a> Shown<'a> {
         text += &report::gangs(std::slice::from_ref(&kept.report));
         text += &kept.remarks();
         text.push('\n');
-        let words = format!("{} {}", kept.mechanisms(), terms.in_words());
-        text += &(output::folded(words.trim_start(), width.into()).join("\n") + "\n");
+        let is_promised = kept.report.entities.iter().any(|entity| entity.granted_ppm.is_some());
+        let words = kept.mechanisms() + " " + &if is_promised { terms.in_words() } else { String::new() };
+        text += &(output::folded(words.trim(), width.into()).join("\n") + "\n");
         for (file, what) in [(&self.args.trace, "the trace"), (&self.args.svg, "the picture")] {
             if let Some(file) = file {
                 text += &format!("Wrote {what} to {}.\n", file.display());

@@ -9,6 +9,7 @@ use daemon::directory::Directory;
 use daemon::dispatch::{Alternatives, PromiseRequest, Refusal};
 use daemon::doctor::{self, Mechanism};
 use daemon::host_profile::HostProfile;
+use daemon::kernel::CpuShare;
 use daemon::processes::{Periodic, Work};
 use daemon::terms::Terms;
 use input::problem::{Problems, Wrong};
@@ -29,6 +30,8 @@ pub(crate) struct PlannedProcess {
     pub(crate) source: Source,
     /// Promise to the process; `None`: only the kernel schedules the process.
     pub(crate) request: Option<PromiseRequest>,
+    /// Share of the CPUs, in place of a promise.
+    pub(crate) share: Option<CpuShare>,
     pub(crate) arrival: Instant,
     pub(crate) leaves: Option<Instant>,
     /// Entities of the process in the description of the run.
@@ -127,9 +130,13 @@ pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
 fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     let time =
         |text: &Option<String>| input::duration::length(text.as_deref().expect("there is one without a scenario"));
-    let (period, slice) = (time(&args.period)?, time(&args.slice)?);
+    let share = CpuShare { weight: args.weight, cap_percent: args.cap };
+    let share = Some(share).filter(|share| *share != CpuShare::default());
     let limit = if args.hard { Limit::Hard } else { Limit::Soft };
-    let reservation = Reservation { limit, ..Reservation::new(slice, period) };
+    let reservation = match share {
+        Some(_) => None,
+        None => Some(Reservation { limit, ..Reservation::new(time(&args.slice)?, time(&args.period)?) }),
+    };
     let affinity = args.affinity.unwrap_or(CpuSet::ALL);
     let cpus = usize::from(args.cpus);
     let mut sources: Vec<(String, Source)> =
@@ -156,7 +163,9 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     };
     for (name, source) in sources {
         let first = plan.description.entities.len();
-        let request = PromiseRequest { name: name.clone(), reservation, cpus, gang: args.gang, affinity };
+        let promise = |reservation| PromiseRequest { name: name.clone(), reservation, cpus, gang: args.gang, affinity };
+        let request = reservation.map(promise);
+        let promised = request.as_ref().map(PromiseRequest::share);
         let group = args.gang.then_some(plan.description.groups.len());
         if args.gang {
             let params = GroupParams { gang: true, ..GroupParams::default() };
@@ -169,14 +178,15 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
                 group,
                 host: 0,
                 arrival: Instant::ZERO,
-                params: Params { reservation: Some(request.share()), affinity, ..Params::default() },
+                params: Params { reservation: promised, affinity, ..Params::default() },
                 job_period: None,
             });
         }
         plan.processes.push(PlannedProcess {
             name,
             source,
-            request: Some(request),
+            request,
+            share,
             arrival: Instant::ZERO,
             leaves: None,
             entities: first..first + cpus,
@@ -219,6 +229,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
             name: entity.name.clone(),
             source,
             request,
+            share: None,
             arrival: entity.arrival,
             leaves: entity.leaves,
             entities: index..index + 1,

@@ -200,6 +200,9 @@ impl Player<'_, '_> {
         })?;
         let had_before = cpu_time(pid);
         let entities = self.promise(index, planned, pid)?;
+        if let (Some(front), Some(share)) = (self.front, planned.share) {
+            front.share(pid, share).map_err(|refusal| self.plan.refused(index, &refusal))?;
+        }
         let goes = self.moment(planned.arrival);
         if let Some(child) = &mut child {
             child.go(goes).map_err(said)?;
@@ -316,6 +319,9 @@ impl Player<'_, '_> {
         let Running { index, child, had, .. } = running;
         if let (Some(front), None) = (self.front, had) {
             self.ends[index].entities.clone().into_iter().for_each(|e| front.dismiss(e));
+        }
+        if let (Some(front), Some(_)) = (self.front, self.plan.processes[index].share) {
+            front.end_share(self.ends[index].pid);
         }
         if let Some(child) = child.as_ref().filter(|child| child.is_command()) {
             self.ask_to_end(child);

@@ -7,7 +7,7 @@
 use super::refusal::Refusal;
 use super::scan::processes_of;
 use crate::kernel::{Joined, Kernel};
-use crate::table::{FreezerGroup, Row, Table};
+use crate::table::{ControlGroup, Row, Table};
 use sys::thread::Identity;
 
 /// Maximum number of scans for processes that are not in the groups yet.
@@ -17,7 +17,7 @@ const SCANS_MOST: usize = 100;
 #[derive(Debug)]
 struct Held<F> {
     row: Row,
-    group: FreezerGroup,
+    group: ControlGroup,
     freezer: F,
     /// Whether Tactus has frozen the group.
     is_frozen: bool,
@@ -43,7 +43,7 @@ impl<K: Kernel> std::fmt::Debug for Enclosure<K> {
 /// process is in a group of Tactus.
 pub fn enclose<K: Kernel>(kernel: &K, table: &Table, pid: u32) -> Result<Enclosure<K>, Refusal> {
     let mut enclosure = Enclosure::none();
-    match enclosure.fill(kernel, table, pid).and_then(|()| keep_ready(kernel, table)) {
+    match enclosure.fill(kernel, table, pid, K::freezer_group).and_then(|()| keep_ready(kernel, table)) {
         Ok(()) => Ok(enclosure),
         Err(refused) => {
             release_groups(kernel, table, &enclosure.rows());
@@ -68,7 +68,7 @@ pub fn release_groups<K: Kernel>(kernel: &K, table: &Table, rows: &[Row]) {
 fn keep_ready<K: Kernel>(kernel: &K, table: &Table) -> Result<(), Refusal> {
     let me = kernel.open_as(table.daemon())?;
     let group = kernel.freezer_group(&me);
-    let Ok(group @ FreezerGroup::Own { .. }) = group else { return Ok(()) };
+    let Ok(group @ ControlGroup::Own { .. }) = group else { return Ok(()) };
     if table.groups().iter().any(|(_, found, _)| *found == group) {
         return Ok(());
     }
@@ -80,7 +80,15 @@ fn keep_ready<K: Kernel>(kernel: &K, table: &Table) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Returns the group for a process, by its first thread.
+type GroupFor<K> = fn(&K, &<K as Kernel>::Thread) -> sys::Result<ControlGroup>;
+
 impl<K: Kernel> Enclosure<K> {
+    /// Returns the open groups.
+    pub(super) fn groups(&self) -> impl ExactSizeIterator<Item = &K::Freezer> {
+        self.groups.iter().map(|held| &held.freezer)
+    }
+
     /// Returns the enclosure of a client without a hard limit.
     #[must_use]
     pub fn none() -> Enclosure<K> {
@@ -94,12 +102,17 @@ impl<K: Kernel> Enclosure<K> {
     }
 
     /// Moves the processes of the tree into the groups, until a scan finds no process outside.
-    fn fill(&mut self, kernel: &K, table: &Table, pid: u32) -> Result<(), Refusal> {
+    /// `group_for` returns the group for a process.
+    pub(super) fn fill(&mut self, kernel: &K, table: &Table, pid: u32, group_for: GroupFor<K>) -> Result<(), Refusal> {
         let root = kernel.identity(&kernel.open(pid)?);
         for _ in 0..SCANS_MOST {
             let (processes, mut is_moved) = (processes_of(kernel, root), false);
             for &process in &processes {
-                match kernel.open_as(process).map_err(Refusal::from).and_then(|it| self.take_in(kernel, table, &it)) {
+                match kernel
+                    .open_as(process)
+                    .map_err(Refusal::from)
+                    .and_then(|it| self.take_in(kernel, table, &it, group_for))
+                {
                     Ok(joined) => is_moved |= joined == Joined::Moved,
                     Err(Refusal::Gone(_)) if process != root => {}
                     Err(refused) => return Err(refused),
@@ -109,18 +122,24 @@ impl<K: Kernel> Enclosure<K> {
                 return self.contain_only(kernel, pid, &processes);
             }
         }
-        let reason = "the process forks faster than Tactus can move its children to a freezer group";
-        Err(Refusal::Unsupported { reason, remedy: "try again, or use a soft limit" })
+        let reason = "the process forks faster than Tactus can move its children to a control group";
+        Err(Refusal::Unsupported { reason, remedy: "try again when it forks less" })
     }
 
-    fn take_in(&mut self, kernel: &K, table: &Table, process: &K::Thread) -> Result<Joined, Refusal> {
+    fn take_in(
+        &mut self,
+        kernel: &K,
+        table: &Table,
+        process: &K::Thread,
+        group_for: GroupFor<K>,
+    ) -> Result<Joined, Refusal> {
         for held in &self.groups {
             match kernel.join_freezer(&held.freezer, process)? {
                 Joined::Elsewhere => {}
                 joined => return Ok(joined),
             }
         }
-        let group = kernel.freezer_group(process)?;
+        let group = group_for(kernel, process)?;
         // The group is in the table before it exists.
         let row = table.record_group(group).map_err(Refusal::Full)?;
         let opened = kernel.open_freezer(group, process);
@@ -132,7 +151,7 @@ impl<K: Kernel> Enclosure<K> {
 
     /// Checks that the groups that existed before contain no process but `processes`.
     fn contain_only(&self, kernel: &K, pid: u32, processes: &[Identity]) -> Result<(), Refusal> {
-        for held in self.groups.iter().filter(|held| matches!(held.group, FreezerGroup::Found { .. })) {
+        for held in self.groups.iter().filter(|held| matches!(held.group, ControlGroup::Found { .. })) {
             let inside = kernel.freezer_processes(&held.freezer)?;
             let is_strange = |found: &&u32| !processes.iter().any(|process| process.tid == **found);
             // A process of the tree may have started after the scan, so scan again.

@@ -43,6 +43,7 @@ mod request;
 mod role;
 mod room;
 mod scan;
+mod share;
 mod siblings;
 mod turn;
 
@@ -59,4 +60,5 @@ pub use request::{PERIOD_LEAST, PromiseRequest, SLICE_LEAST};
 pub use role::Role;
 pub use room::{Alternatives, HeldPromise, NoRoom};
 pub use scan::{Found, Known, Scanned, THREADS_MOST, ended, find, scan};
+pub use share::share;
 pub use turn::{Next, Signals};

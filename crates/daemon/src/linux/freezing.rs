@@ -1,24 +1,58 @@
-//! Freezing processes of this host through control groups.
+//! Freezing processes of this host, and giving them a share of the CPUs, through control groups.
 //!
 //! Version 1 is preferred: Tactus creates a group of its own below the group of a process, and freezing this group does
 //! not affect a freeze by another program. A hierarchy that is not mounted is mounted privately. Version 2 serves only
 //! where version 1 is not available, and only for a group that contains no other process.
 
-use crate::kernel::Joined;
-use crate::table::FreezerGroup;
-use sys::cgroup::{Hierarchy, Version};
+use crate::kernel::{CpuShare, Joined};
+use crate::table::ControlGroup;
+use sys::cgroup::{Group, Hierarchy, Version};
 use sys::thread::Thread;
 use sys::{Error, Result, freezer};
 
 /// The remedy for a process that cannot have a hard limit.
 const REMEDY: &str = "start the process in a scope of its own (systemd-run --scope), or use a soft limit";
-/// Controller of version 1.
+/// Controllers of version 1.
 const CONTROLLER: &str = "freezer";
+const CPU_CONTROLLER: &str = "cpu";
+/// The remedy for a process that cannot have a share.
+const SHARE_REMEDY: &str = "mount the cpu controller of version 1, or set the share of its scope (systemctl set-property UNIT CPUWeight= CPUQuota=)";
+/// The period of quotas. A shorter period limits bursts; the kernel needs at least 1 ms. Unit: microseconds.
+const QUOTA_PERIOD_US: u64 = 10_000;
+/// The weight of an ordinary group in version 1, for a weight of 100.
+const SHARES_PER_HUNDRED: u64 = 1_024;
 
-/// An open control group through which processes are frozen.
+/// What an open control group does.
+#[derive(Debug)]
+enum Held {
+    Freezes(freezer::Freezer),
+    Shares(Group),
+}
+
+impl Held {
+    fn group(&self) -> &Group {
+        match self {
+            Held::Freezes(freezer) => freezer.group(),
+            Held::Shares(group) => group,
+        }
+    }
+
+    fn freezer(&self) -> Result<&freezer::Freezer> {
+        match self {
+            Held::Freezes(freezer) => Ok(freezer),
+            Held::Shares(group) => Err(Error::Absent {
+                what: format!("the freezer of {}", group.path().display()),
+                why: "the group has another controller".to_string(),
+                remedy: "use a group of the freezer",
+            }),
+        }
+    }
+}
+
+/// An open control group through which processes are frozen, or have a share of the CPUs.
 #[derive(Debug)]
 pub struct Freezer {
-    freezer: freezer::Freezer,
+    held: Held,
     hierarchy: Hierarchy,
     /// Path of the group in its hierarchy.
     path: String,
@@ -61,22 +95,48 @@ fn is_within(path: &str, above: &str) -> bool {
 }
 
 /// See [`Kernel::freezer_group`](crate::kernel::Kernel::freezer_group).
-pub(super) fn group_for(leader: &Thread) -> Result<FreezerGroup> {
+pub(super) fn group_for(leader: &Thread) -> Result<ControlGroup> {
     let pid = leader.tid();
     if own(pid)?.is_some() {
-        return Ok(FreezerGroup::Own { first: leader.identity() });
+        return Ok(ControlGroup::Own { first: leader.identity() });
     }
     let hierarchy = Hierarchy::two().map_err(|error| unavailable(pid, error.reason()))?;
     let group = hierarchy.open(&domain_of(&hierarchy, pid)?)?;
     if !group.has("cgroup.freeze") {
         return Err(unavailable(pid, "it is in the root control group".to_string()));
     }
-    Ok(FreezerGroup::Found { id: group.id()? })
+    Ok(ControlGroup::Found { id: group.id()? })
+}
+
+/// Returns the error that process `pid` cannot have a share.
+fn no_share(pid: u32, why: String) -> Error {
+    Error::Absent { what: format!("a weight or a cap for process {pid}"), why, remedy: SHARE_REMEDY }
+}
+
+/// See [`Kernel::share_group`](crate::kernel::Kernel::share_group).
+pub(super) fn share_group_for(leader: &Thread) -> Result<ControlGroup> {
+    let pid = leader.tid();
+    let hierarchy = Hierarchy::one(CPU_CONTROLLER).map_err(|error| no_share(pid, error.reason()))?;
+    if !hierarchy.group_of(pid)?.is_writable() {
+        return Err(no_share(pid, "its group cannot be changed".to_string()));
+    }
+    Ok(ControlGroup::Share { first: leader.identity() })
+}
+
+fn open_share(name: &str, leader: &Thread) -> Result<Freezer> {
+    let hierarchy = Hierarchy::one(CPU_CONTROLLER)?;
+    let present = hierarchy.path_of(leader.tid())?;
+    let held = Held::Shares(hierarchy.open(&present)?.create_lasting(name)?);
+    let path = format!("{}/{name}", present.trim_end_matches('/'));
+    Ok(Freezer { held, hierarchy, path })
 }
 
 /// See [`Kernel::open_freezer`](crate::kernel::Kernel::open_freezer).
-pub(super) fn open(group: FreezerGroup, leader: &Thread) -> Result<Freezer> {
+pub(super) fn open(group: ControlGroup, leader: &Thread) -> Result<Freezer> {
     let pid = leader.tid();
+    if let (ControlGroup::Share { .. }, Some(name)) = (group, group.name()) {
+        return open_share(&name, leader);
+    }
     let (hierarchy, path, opened) = match group.name() {
         Some(name) => {
             let hierarchy = own(pid)?.ok_or_else(|| unavailable(pid, "its group cannot be changed".to_string()))?;
@@ -88,13 +148,13 @@ pub(super) fn open(group: FreezerGroup, leader: &Thread) -> Result<Freezer> {
             let hierarchy = Hierarchy::two()?;
             let path = domain_of(&hierarchy, pid)?;
             let opened = hierarchy.open(&path)?;
-            if group != (FreezerGroup::Found { id: opened.id()? }) {
+            if group != (ControlGroup::Found { id: opened.id()? }) {
                 return Err(unavailable(pid, "another program has just moved it to another control group".to_string()));
             }
             (hierarchy, path, opened)
         }
     };
-    Ok(Freezer { freezer: freezer::Freezer::open(opened)?, hierarchy, path })
+    Ok(Freezer { held: Held::Freezes(freezer::Freezer::open(opened)?), hierarchy, path })
 }
 
 impl Freezer {
@@ -113,7 +173,7 @@ impl Freezer {
         if !self.is_own() || present != parent {
             return Ok(Joined::Elsewhere);
         }
-        self.freezer.group().add_process(pid)?;
+        self.held.group().add_process(pid)?;
         if let Err(gone) = leader.status() {
             // The pid may have been reused: a later process goes back.
             let _ = self.hierarchy.open(parent).and_then(|parent| parent.add_process(pid));
@@ -124,40 +184,54 @@ impl Freezer {
 
     /// See [`Kernel::freezer_processes`](crate::kernel::Kernel::freezer_processes).
     pub(super) fn processes(&self) -> Result<Vec<u32>> {
-        self.freezer.group().all_processes()
+        self.held.group().all_processes()
     }
 
     /// See [`Kernel::is_freezing`](crate::kernel::Kernel::is_freezing).
     pub(super) fn is_freezing(&self) -> Result<bool> {
-        if self.is_own() { Ok(false) } else { self.freezer.is_freezing() }
+        if self.is_own() { Ok(false) } else { self.held.freezer()?.is_freezing() }
+    }
+
+    /// See [`Kernel::set_share`](crate::kernel::Kernel::set_share).
+    pub(super) fn set_share(&self, share: CpuShare) -> Result<()> {
+        let group = self.held.group();
+        if let Some(weight) = share.weight {
+            group.write("cpu.shares", &(u64::from(weight) * SHARES_PER_HUNDRED / 100).max(2).to_string())?;
+        }
+        if let Some(percent) = share.cap_percent {
+            group.write("cpu.cfs_period_us", &QUOTA_PERIOD_US.to_string())?;
+            group.write("cpu.cfs_quota_us", &(u64::from(percent) * QUOTA_PERIOD_US / 100).max(1_000).to_string())?;
+        }
+        Ok(())
     }
 
     pub(super) fn freeze(&self) -> Result<()> {
-        self.freezer.freeze()
+        self.held.freezer()?.freeze()
     }
 
     pub(super) fn thaw(&self) -> Result<()> {
-        self.freezer.thaw()
+        self.held.freezer()?.thaw()
     }
 }
 
 /// Returns the hierarchy of `group`, and the paths of the groups that `group` denotes: none after its removal.
-fn found(group: FreezerGroup) -> Result<(Hierarchy, Vec<String>)> {
+fn found(group: ControlGroup) -> Result<(Hierarchy, Vec<String>)> {
     let hierarchy = match group {
-        FreezerGroup::Own { .. } => Hierarchy::one_or_mount(CONTROLLER)?,
-        FreezerGroup::Found { .. } => Hierarchy::two()?,
+        ControlGroup::Own { .. } => Hierarchy::one_or_mount(CONTROLLER)?,
+        ControlGroup::Found { .. } => Hierarchy::two()?,
+        ControlGroup::Share { .. } => Hierarchy::one(CPU_CONTROLLER)?,
     };
     let name = group.name();
     let paths = hierarchy.find(|found, id| match (&name, group) {
         (Some(name), _) => found == name,
-        (None, FreezerGroup::Found { id: wanted }) => id == wanted,
-        (None, FreezerGroup::Own { .. }) => false,
+        (None, ControlGroup::Found { id: wanted }) => id == wanted,
+        (None, ControlGroup::Own { .. } | ControlGroup::Share { .. }) => false,
     })?;
     Ok((hierarchy, paths))
 }
 
 /// Returns `outcome`, or success if another process has removed `group` meanwhile.
-fn unless_removed(group: FreezerGroup, outcome: Result<()>) -> Result<()> {
+fn unless_removed(group: ControlGroup, outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(_) if found(group)?.1.is_empty() => Ok(()),
         outcome => outcome,
@@ -165,18 +239,23 @@ fn unless_removed(group: FreezerGroup, outcome: Result<()>) -> Result<()> {
 }
 
 /// See [`Kernel::thaw_group`](crate::kernel::Kernel::thaw_group).
-pub(super) fn thaw(group: FreezerGroup) -> Result<()> {
+pub(super) fn thaw(group: ControlGroup) -> Result<()> {
+    if matches!(group, ControlGroup::Share { .. }) {
+        return Ok(());
+    }
     let (hierarchy, paths) = found(group)?;
     unless_removed(group, paths.iter().try_for_each(|path| freezer::thaw(&hierarchy.open(path)?)))
 }
 
 /// See [`Kernel::remove_group`](crate::kernel::Kernel::remove_group).
-pub(super) fn remove(group: FreezerGroup) -> Result<()> {
+pub(super) fn remove(group: ControlGroup) -> Result<()> {
     let Some(name) = group.name() else { return Ok(()) };
     let (hierarchy, paths) = found(group)?;
     let remove = |path: &String| {
         let child = hierarchy.open(parent_of(path))?.adopt(&name)?;
-        freezer::thaw(&child)?;
+        if !matches!(group, ControlGroup::Share { .. }) {
+            freezer::thaw(&child)?;
+        }
         child.remove()
     };
     // A group may contain another of the same name. Remove the inner group first.

@@ -16,8 +16,9 @@ use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::dispatch::{
     Dismissed, Dispatcher, EVENTS_MOST, Enclosure, KeptBy, KernelKept, PromiseRequest, Promises, RaiseBy, Refusal,
-    enclose, release_groups, scan,
+    enclose, release_groups, scan, share,
 };
+use crate::kernel::CpuShare;
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE};
 use channel::Channel;
@@ -97,6 +98,30 @@ impl Control<'_, '_> {
         let (answer, call) = self.shared.promises(|promises| promises.adjust(e, slice, period));
         self.shared.call(&call);
         answer
+    }
+
+    /// Gives process `pid` and its descendants this share of the CPUs, until [`end_share`](Control::end_share) or the end
+    /// of the daemon. Takes some 10 ms.
+    ///
+    /// # Errors
+    /// The request is refused; nothing has changed.
+    pub fn share(&self, pid: u32, wanted: CpuShare) -> Result<(), Refusal> {
+        let Shared { kernel, table, shares, .. } = self.shared;
+        let mut shares = shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if shares.iter().any(|(other, _)| *other == pid) {
+            return Err(Refusal::Already { pid, name: format!("pid {pid}") });
+        }
+        let rows = share(kernel, table, pid, &ancestors(), wanted)?;
+        shares.push((pid, rows));
+        Ok(())
+    }
+
+    /// Ends the share of process `pid`: its processes return to their earlier control group.
+    pub fn end_share(&self, pid: u32) {
+        let Shared { kernel, table, shares, .. } = self.shared;
+        let mut shares = shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = shares.extract_if(.., |(other, _)| *other == pid);
+        ended.for_each(|(_, rows)| release_groups(kernel, table, &rows));
     }
 
     /// Ends the promise to `e`.
@@ -245,6 +270,7 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
         kernel: &kernel,
         dispatcher: Mutex::new(dispatcher),
         kernel_kept,
+        shares: Mutex::default(),
         table: Arc::clone(&table),
         channels,
         places,

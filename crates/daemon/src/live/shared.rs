@@ -6,7 +6,7 @@ use crate::dispatch::{Dispatcher, KernelKept, Promises, begin_loans};
 use crate::kernel::priority;
 use crate::linux::Linux;
 use crate::restore;
-use crate::table::{Beating, Table};
+use crate::table::{Beating, Row, Table};
 use sched::{CpuSet, Nanos};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,6 +27,8 @@ pub(super) struct Shared<'k> {
     pub(super) dispatcher: Mutex<Dispatcher<&'k Linux>>,
     /// The promises, if the kernel keeps them. The dispatcher has no clients then.
     pub(super) kernel_kept: Option<Mutex<KernelKept<&'k Linux>>>,
+    /// The processes with a share of the CPUs, each with the rows of its groups.
+    pub(super) shares: Mutex<Vec<(u32, Vec<Row>)>>,
     pub(super) table: Arc<Table>,
     pub(super) channels: Vec<Channel>,
     /// For each CPU, the index of its channel; `None` for a CPU without an agent.

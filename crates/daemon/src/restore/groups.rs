@@ -2,7 +2,7 @@
 
 use super::outcome::{GroupRestored, Outcome};
 use crate::kernel::Kernel;
-use crate::table::{FreezerGroup, Row, Table};
+use crate::table::{ControlGroup, Row, Table};
 
 /// Freezer groups, and whether they are removed.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ impl Groups {
     /// Thaws all groups of `table`. Comes first in a restoration: a frozen process that no process thaws is the worst
     /// outcome.
     pub(super) fn thaw_all<K: Kernel>(kernel: &K, table: &Table) -> Groups {
-        let thaw = |(row, group, may_be_frozen): (Row, FreezerGroup, bool)| {
+        let thaw = |(row, group, may_be_frozen): (Row, ControlGroup, bool)| {
             // Another program may have frozen a group that Tactus has not frozen.
             let outcome = match may_be_frozen.then(|| kernel.thaw_group(group)) {
                 None => Outcome::AsBefore,

@@ -1,7 +1,7 @@
 //! The outcome of a restoration: for a property, for a thread, and for all threads.
 
 use crate::Explanation;
-use crate::table::{Entry, FreezerGroup, Original, Row};
+use crate::table::{ControlGroup, Entry, Original, Row};
 use std::fmt;
 use sys::thread::Identity;
 
@@ -153,7 +153,7 @@ pub struct GroupRestored {
     /// Row of the group in the table.
     pub row: Row,
     /// The group.
-    pub group: FreezerGroup,
+    pub group: ControlGroup,
     /// The outcome. `Restored`: the group is thawed and, if Tactus created it, removed. `AsBefore`: the group was not
     /// frozen.
     pub outcome: Outcome,

@@ -4,7 +4,7 @@ use super::*;
 use crate::dispatch::{Enclosure, enclose};
 use crate::kernel::priority;
 use crate::linux::Linux;
-use crate::table::{Beating, Entry, FreezerGroup, Original, Row};
+use crate::table::{Beating, ControlGroup, Entry, Original, Row};
 use sched::{CpuSet, Nanos};
 use std::process::{Command, Stdio};
 use sys::attributes::{Attributes, Policy};
@@ -259,7 +259,7 @@ fn a_group_of_version_2_is_thawed_only_if_tactus_has_frozen_it() {
     let scope = home.create(&format!("tactus-test-{}", child.pid())).inspect_err(|error| eprintln!("SKIPPED: {error}"));
     let Ok(scope) = scope else { return };
     scope.add_process(child.pid()).unwrap();
-    let row = place.table.record_group(FreezerGroup::Found { id: scope.id().unwrap() }).unwrap();
+    let row = place.table.record_group(ControlGroup::Found { id: scope.id().unwrap() }).unwrap();
     freezer::freeze(&scope).unwrap();
     freezer::wait(&scope, freezer::State::Frozen, Nanos::s(5)).unwrap();
     let restored = restore(&kernel, &place.table);

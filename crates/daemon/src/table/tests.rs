@@ -137,8 +137,10 @@ fn a_thread_is_in_the_table_with_its_last_store_and_not_before() {
 #[test]
 fn a_group_is_in_the_table_with_its_last_store_and_is_no_thread() {
     let (table, heap) = table(2);
-    let own = FreezerGroup::Own { first: Identity { tid: 7, start_time: u64::MAX } };
-    for (group, frozen) in [(own, [true, true]), (FreezerGroup::Found { id: u64::MAX }, [false, true])] {
+    let own = ControlGroup::Own { first: Identity { tid: 7, start_time: u64::MAX } };
+    let share = ControlGroup::Share { first: Identity { tid: 7, start_time: u64::MAX } };
+    let found = ControlGroup::Found { id: u64::MAX };
+    for (group, frozen) in [(own, [true, true]), (found, [false, true]), (share, [false, false])] {
         // The row was the row of a thread before.
         table.forget(table.record(&entry(7, Attributes::raised(3))).unwrap());
         heap.take_stores();

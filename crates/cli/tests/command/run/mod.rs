@@ -16,6 +16,7 @@ mod keeps;
 mod refuses;
 mod reservations;
 mod restores;
+mod shares;
 mod victim;
 mod vm;
 

@@ -7,7 +7,7 @@ use daemon::restore::restore;
 use daemon::table::{Reserved, Table};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
 use sim::Workload;
-use simhost::{Caller, Memory, Settings, SimulatedKernel};
+use simhost::{Caller, Fault, Memory, Settings, SimulatedKernel};
 use std::sync::Arc;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
@@ -22,6 +22,7 @@ const WAS: Policy = Policy::Batch { nice: 7 };
 struct Scene {
     host: SimulatedKernel,
     daemon: Caller,
+    memory: Memory,
     table: Arc<Table>,
     kept: KernelKept<Caller>,
     warnings: Vec<Explanation>,
@@ -36,12 +37,13 @@ impl Scene {
         }
         let daemon = host.begin("daemon", ROOT);
         let me = daemon.identity(&daemon.open(daemon.pid()).unwrap());
-        let table = Arc::new(Table::create(Box::new(daemon.map(&Memory::new(Table::words(16)))), "boot", me));
+        let memory = Memory::new(Table::words(16));
+        let table = Arc::new(Table::create(Box::new(daemon.map(&memory)), "boot", me));
         let policy = policies::find(daemon::terms::DEADLINE_POLICY).expect("it is registered");
         let mut knobs = policy.defaults();
         knobs.set_word("placement", "global").unwrap();
         let kept = KernelKept::new(daemon.clone(), Arc::clone(&table), policy, &knobs, cpus).unwrap();
-        Scene { host, daemon, table, kept, warnings: Vec::new() }
+        Scene { host, daemon, memory, table, kept, warnings: Vec::new() }
     }
 
     /// Starts a process that is always busy.
@@ -99,6 +101,17 @@ impl Scene {
             self.pass(Nanos::ms(10));
         }
         assert!(!self.kept.has_leaving() && self.table.entries().is_empty());
+    }
+
+    /// Restores all threads from the table as a guardian does. Returns whether all threads are as without Tactus.
+    fn restore_as_guardian(&self) -> bool {
+        let guardian = self.host.begin("guardian", ROOT);
+        let table = Table::open(Box::new(guardian.map(&self.memory))).unwrap();
+        let restored = restore(&guardian, &table, |rest| {
+            let end = self.host.world().now() + rest;
+            assert_eq!(self.host.run_until(end), None);
+        });
+        restored.is_settled() && self.is_as_before()
     }
 
     fn events(&mut self) -> Vec<Event> {
@@ -159,6 +172,38 @@ fn a_dead_daemon_leaves_a_table_from_which_the_thread_is_restored() {
     assert!(restored.is_settled() && restored.threads.len() == 2, "the thread and its child: {restored}");
     assert_eq!(scene.host.world().slack(client), Some(Nanos::us(7)));
     assert!(scene.is_as_before());
+}
+
+/// A daemon that admits, changes, suspends and ends a promise crashes at each of its acts in turn.
+#[test]
+fn a_crash_in_place_of_any_act_leaves_no_reservation_behind() {
+    let mut crashes = 0;
+    for act in 0.. {
+        let mut scene = Scene::new(1);
+        let client = scene.client();
+        scene.host.world_mut().set_slack(client, Nanos::us(7));
+        let first = scene.daemon.acts();
+        scene.daemon.fails_at(first + act, Fault::Crash);
+        if let Ok(entities) = scene.admit(&request(2, 10), client) {
+            scene.pass(Nanos::ms(30));
+            scene.host.world_mut().fork(client, Workload::Hog).unwrap();
+            scene.pass(Nanos::ms(10));
+            let _ = scene.kept.adjust(entities[0], Nanos::ms(4), Nanos::ms(20));
+            scene.kept.suspend();
+            scene.kept.resume();
+            scene.pass(Nanos::ms(30));
+            scene.kept.dismiss_all();
+        }
+        let has_failed = scene.daemon.fault().is_some();
+        scene.host.world_mut().apply_faults();
+        assert!(scene.restore_as_guardian(), "act {act}: {:?}", scene.host.world().differences());
+        assert_eq!(scene.host.world().slack(client), Some(Nanos::us(7)), "act {act}");
+        if !has_failed {
+            break;
+        }
+        crashes += 1;
+    }
+    assert!(crashes > 100, "the daemon crashed {crashes} times");
 }
 
 #[test]
@@ -322,9 +367,15 @@ fn without_a_guardian_no_thread_is_reserved() {
     let client = scene.client();
     scene.admit(&request(2, 10), client).unwrap();
     scene.kept.suspend();
+    let later = scene.client();
+    scene.admit(&request(3, 10), later).unwrap();
     scene.pass(Nanos::ms(50));
-    assert!(scene.is_as_before() && scene.table.entries().len() == 1);
+    assert!(scene.is_as_before() && scene.table.entries().len() == 2);
     scene.kept.resume();
+    assert_eq!(
+        scene.host.world().setting(later).unwrap().attributes,
+        Attributes::reserved(Nanos::ms(3), Nanos::ms(10))
+    );
     scene.pass(Nanos::ms(50));
     assert_eq!(
         scene.host.world().setting(client).unwrap().attributes,
@@ -333,5 +384,5 @@ fn without_a_guardian_no_thread_is_reserved() {
     scene.host.world_mut().kill(client);
     scene.pass(Nanos::ms(50));
     assert_eq!(scene.kept.take_dismissed().iter().map(|it| it.trouble.clone()).collect::<Vec<_>>(), [None]);
-    assert!(scene.table.entries().is_empty());
+    assert_eq!(scene.table.entries().len(), 1);
 }

@@ -128,10 +128,18 @@ impl<K: Kernel> KernelKept<K> {
             choice::check_thread(&self.kernel, new, &all)?;
         }
         let entities = self.attach(request, reservation)?;
-        let (promise, now) = (self.promises, self.now());
+        let (promise, now, is_served) = (self.promises, self.now(), !self.is_suspended);
         for (nth, (new, &entity)) in chosen.into_iter().zip(&entities).enumerate() {
             let name = if entities.len() > 1 { format!("{}/{nth}", request.name) } else { request.name.clone() };
-            match ReservedThread::begin(&self.kernel, &self.table, new, (entity, promise), name, reservation, now) {
+            match ReservedThread::begin(
+                &self.kernel,
+                &self.table,
+                new,
+                (entity, promise),
+                name,
+                reservation,
+                (now, is_served),
+            ) {
                 Ok(thread) => self.threads.push(thread),
                 Err(refused) => {
                     self.take_back(promise, &entities);

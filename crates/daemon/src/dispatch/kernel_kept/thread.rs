@@ -45,7 +45,8 @@ pub(super) enum Seen {
 }
 
 impl<K: Kernel> ReservedThread<K> {
-    /// Records the thread in the table, and reserves it.
+    /// Records the thread in the table, and reserves it. While the service is suspended, the reservation takes effect
+    /// afterwards.
     ///
     /// # Errors
     /// The thread has ended, the table is full, or the kernel refuses. The thread is not reserved then, and not in the
@@ -57,7 +58,7 @@ impl<K: Kernel> ReservedThread<K> {
         (entity, promise): (EntityId, usize),
         name: String,
         reservation: Reservation,
-        now: Instant,
+        (now, is_served): (Instant, bool),
     ) -> Result<ReservedThread<K>, Refusal> {
         let Found { thread, identity, leader, .. } = new;
         let attributes = kernel.attributes(&thread).map_err(Refusal::from)?;
@@ -67,7 +68,7 @@ impl<K: Kernel> ReservedThread<K> {
         let slack = kernel.slack(&thread).unwrap_or_default();
         let reserved = Reserved { slice: reservation.slice, period: reservation.period, slack };
         let row = record(table, (identity, leader), original, reserved)?;
-        if let Err(refused) = kernel.schedule(&thread, reserved.attributes()) {
+        if is_served && let Err(refused) = kernel.schedule(&thread, reserved.attributes()) {
             table.forget(row);
             return Err(refused.into());
         }

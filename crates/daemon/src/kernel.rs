@@ -33,7 +33,7 @@ pub mod priority {
     pub const ALL_RAISED: [u32; 3] = [RAISED, HELPER, AMONG_OTHERS];
 }
 
-/// The place of a process relative to a freezer group.
+/// The place of a process relative to a control group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Joined {
     /// The process was in the group, or in a group below.

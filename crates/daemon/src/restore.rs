@@ -4,7 +4,7 @@
 //! Restoring compares values: the original replaces a value that Tactus has set, but not a value that another process
 //! has set since. Restoring may therefore be repeated, be interrupted and started again, or run in two processes at the
 //! same time. First all freezer groups thaw. Then all threads leave real-time priority, so that no thread spins at that
-//! priority, and all affinities are restored. The freezer groups are removed last, because the first move of a process
+//! priority, and all affinities are restored. All control groups are removed last, because the first move of a process
 //! takes some 10 ms.
 //!
 //! Each thread is opened by identity, and closed before the next thread is opened: a table may contain more threads

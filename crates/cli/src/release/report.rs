@@ -28,10 +28,10 @@ pub(super) struct TableReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     may_have_missed: Option<String>,
     threads: Vec<ThreadReport>,
-    freezer_groups: Vec<GroupReport>,
+    control_groups: Vec<GroupReport>,
 }
 
-/// A freezer group as JSON.
+/// A control group as JSON.
 #[derive(Serialize)]
 struct GroupReport {
     /// Name of a group that Tactus created.
@@ -145,7 +145,7 @@ pub(super) fn report(directory: &Directory, released: &Released) -> TableReport 
         damaged_rows: restored.damaged,
         may_have_missed: restored.doubt(),
         threads: restored.threads.iter().map(ThreadReport::from).collect(),
-        freezer_groups: restored.groups.iter().map(GroupReport::from).collect(),
+        control_groups: restored.groups.iter().map(GroupReport::from).collect(),
     }
 }
 

@@ -16,7 +16,7 @@ const RARELY: Nanos = Nanos::ms(50);
 pub(super) struct Leaving {
     /// The restoration of the client's threads; `None` during a scan.
     pub(super) restoring: Option<Restoring>,
-    /// Rows of the threads and of the freezer groups.
+    /// Rows of the threads and of the control groups.
     pub(super) rows: Vec<Row>,
     /// Processes of the client, by their first threads.
     pub(super) leaders: Vec<Identity>,

@@ -1,10 +1,11 @@
-//! Restores the freezer groups of the table: thaws them, moves their processes back and removes the groups.
+//! Restores the control groups of the table: thaws the freezer groups, moves the processes of all groups back and removes
+//! the groups.
 
 use super::outcome::{GroupRestored, Outcome};
 use crate::kernel::Kernel;
 use crate::table::{ControlGroup, Row, Table};
 
-/// Freezer groups, and whether they are removed.
+/// Control groups, and whether they are removed.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     done: Vec<GroupRestored>,
@@ -45,6 +46,8 @@ impl Groups {
             // An earlier thaw may have failed. A group that Tactus has not created is not thawed by its removal.
             let thaw = || if frozen.contains(&done.row) { kernel.thaw_group(done.group) } else { Ok(()) };
             match thaw().and_then(|()| kernel.remove_group(done.group)) {
+                // A freezer group counts as restored once it is thawed.
+                Ok(()) if matches!(done.group, ControlGroup::Share { .. }) => done.outcome = Outcome::Restored,
                 Ok(()) => {}
                 Err(error) => done.outcome = Outcome::Failed(error.into()),
             }

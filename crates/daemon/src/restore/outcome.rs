@@ -147,7 +147,7 @@ impl fmt::Display for ThreadRestored {
     }
 }
 
-/// The outcome for a freezer group.
+/// The outcome for a control group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupRestored {
     /// Row of the group in the table.
@@ -155,7 +155,7 @@ pub struct GroupRestored {
     /// The group.
     pub group: ControlGroup,
     /// The outcome. `Restored`: the group is thawed and, if Tactus created it, removed. `AsBefore`: the group was not
-    /// frozen.
+    /// frozen, or is not removed yet.
     pub outcome: Outcome,
 }
 
@@ -176,7 +176,7 @@ pub struct Restored {
     /// The outcome for each thread: first the threads of the table in the order of its rows, then the threads that are
     /// not in the table.
     pub threads: Vec<ThreadRestored>,
-    /// The outcome for each freezer group.
+    /// The outcome for each control group.
     pub groups: Vec<GroupRestored>,
     /// The number of unreadable rows of the table.
     pub damaged: usize,
@@ -227,8 +227,8 @@ impl fmt::Display for Restored {
         write!(f, ", {gone} gone, {failed} failed")?;
         match self.groups.iter().filter(|group| group.outcome == Outcome::Restored).count() {
             0 => {}
-            1 => write!(f, "; 1 freezer group restored")?,
-            many => write!(f, "; {many} freezer groups restored")?,
+            1 => write!(f, "; 1 control group restored")?,
+            many => write!(f, "; {many} control groups restored")?,
         }
         for failure in self.groups.iter().filter_map(GroupRestored::failure) {
             write!(f, "; {}", failure.reason)?;

@@ -2,6 +2,7 @@
 
 use super::{HOG, Live, Now, last_cpu, soon, turn, until};
 use sched::{CpuId, CpuSet, Nanos};
+use std::process::Command;
 use sys::cgroup::Hierarchy;
 use sys::child::Child;
 use sys::usage::Meter;
@@ -84,6 +85,24 @@ fn a_process_returns_to_its_group_after_a_kill_of_the_daemon() {
     let back = || group_of(hog.pid()).unwrap() == home && Hierarchy::one("cpu").unwrap().open(&path).is_err();
     eprintln!("it is back after {}", until(begin, GIVEN_BACK, "the process is in its earlier group", back));
     soon("the guardian ends", || guardian.has_ended());
+    live.assert_nothing_left();
+}
+
+#[test]
+fn a_release_after_the_loss_of_daemon_and_guardian_moves_the_process_back() {
+    let Some(_turn) = turn() else { return };
+    let hog = Child::start(HOG).unwrap();
+    let Some(home) = group_of(hog.pid()) else { return };
+    let (mut live, path) = share(&["--cap", "50"], hog.pid(), &home);
+    let guardian = live.guardian();
+    let kill = format!("kill -KILL {} {}", guardian.pid(), live.process.pid());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    live.done();
+    soon("the guardian has ended", || guardian.has_ended());
+    assert_eq!(group_of(hog.pid()).unwrap(), path, "the table still has the group");
+    let done = live.place.run(&["release", "--directory", "live"]);
+    assert!(done.code == Some(0) && done.stdout.contains("1 control group restored"), "{done:?}");
+    assert_eq!(group_of(hog.pid()).unwrap(), home);
     live.assert_nothing_left();
 }
 

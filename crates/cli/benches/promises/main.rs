@@ -9,6 +9,7 @@
 //! overrun. The cost of the agent's turns is measured with the usual soft limit. The bound for this cost is relative to
 //! an empty loop that is alone on its CPU. The benchmark also reports the cost of an empty loop beside the same hogs.
 
+mod changes;
 mod deadline;
 mod floor;
 mod ours;
@@ -39,6 +40,8 @@ const PROMISES: [Promise; 4] = [
 const LENGTH: Nanos = Nanos::s(2);
 /// Maximum error of the delivered share. Unit: parts per million of the promise.
 const SHARE_MOST: f64 = 10_000.0;
+/// Maximum time from a change of a promise to the next turn of its agent, for 99 of 100 changes.
+const CHANGE_MOST: Nanos = Nanos::ms(10);
 /// Maximum cost of a turn, relative to an empty loop.
 const COST_MOST: f64 = 1.3;
 
@@ -86,6 +89,7 @@ fn main() {
     };
     let runs = number("--runs", 5);
     let seconds = number("--long-seconds", 120);
+    let count = number("--changes", 1_000);
     let steal = || daemon::host_profile::times().ok();
     let before = steal();
     let host = daemon::host_profile::HostProfile::read().expect("there is /proc");
@@ -100,6 +104,9 @@ fn main() {
     );
     for promise in PROMISES.into_iter().filter(|_| runs > 0) {
         compare(promise, runs);
+    }
+    if count > 0 {
+        change(count);
     }
     if seconds > 0 {
         long(Nanos::s(seconds as u64));
@@ -152,6 +159,19 @@ fn compare(promise: Promise, runs: usize) {
     let met = missed.0 <= bound && share.0.abs() <= SHARE_MOST && cost.0 <= COST_MOST;
     let met = if met { "met" } else { "NOT met" };
     println!("{line}  {:.1} us, {beside:.2} of one beside hogs  {met}", ns / 1_000.0);
+}
+
+/// Changes a promise `count` times, and reports how soon each change is in force.
+fn change(count: usize) {
+    match changes::measure(count) {
+        Ok(times) => {
+            let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+            let met = if at(99) <= CHANGE_MOST { "met" } else { "NOT met" };
+            let (median, p99, worst) = (at(50), at(99), at(100));
+            println!("  {count} changes: in force after {median}, p99 {p99}, at most {worst}: {met}");
+        }
+        Err(why) => println!("  changes are not measured: {why}"),
+    }
 }
 
 /// Measures a promise with a long slice beside a promise with a short slice.

@@ -16,7 +16,7 @@ use sys::usage::Meter;
 use sys::{clock, thread};
 use trace::Event;
 
-fn setup() -> Result<Setup, String> {
+pub(crate) fn setup() -> Result<Setup, String> {
     let policy = policies::ALL.iter().find(|policy| policy.name == terms::POLICY).expect("it is registered");
     let directory = Directory::usual().map_err(|reason| reason.to_string())?;
     Ok(Setup {
@@ -55,7 +55,7 @@ impl Expense {
     }
 }
 
-fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
+pub(crate) fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
     let reservation = Reservation { limit, ..Reservation::new(promise.slice, promise.period) };
     let wish = PromiseRequest {
         name: "promised".to_string(),

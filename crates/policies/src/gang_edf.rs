@@ -18,9 +18,10 @@
 //!
 //! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. On several
 //! hosts, the periods of VMs begin at the same instants if their reservations have the same period and `start`. The
-//! periods of a later member begin with the next period of its siblings. The periods of a gang never move, even if
-//! members sleep. When a member wakes within a period, its remaining slice is reduced by the time it was blocked. The
-//! slice is not reduced below the member's share of the remainder of the period (docs/decisions/0010).
+//! periods of a later member begin with the next period of its siblings, or with the first at or after its own `start`.
+//! The periods of a gang never move, even if members sleep. When a member wakes within a period, its remaining slice is
+//! reduced by the time it was blocked. The slice is not reduced below the member's share of the remainder of the period
+//! (docs/decisions/0010).
 //!
 //! Siblings run at the same time as far as other deadlines on their CPUs allow. On two CPUs that serve the same gangs
 //! and no other reservation, siblings that are always runnable run together. If one of the CPUs has another VM with an
@@ -171,6 +172,22 @@ mod tests {
         assert_eq!([first, second].map(|e| cpu_of(&host, e)), [Some(0), Some(1)], "in phase again");
         let deadlines = [first, second].map(|e| host.machine().inspect(e, "deadline"));
         assert_eq!(deadlines[0], deadlines[1]);
+    }
+
+    /// A later member starts with a period of its siblings, at or after its own start.
+    #[test]
+    fn a_later_start_is_rounded_up_to_the_phase_of_the_gang() {
+        let mut host = host(2);
+        let vm = gang(&mut host);
+        let first = awake(&mut host, asking(vm, 3, 10));
+        let mut params = asking(vm, 3, 10);
+        let start = Some(Instant::ZERO + Nanos::ms(23));
+        params.reservation = params.reservation.map(|asked| Reservation { start, limit: Limit::Hard, ..asked });
+        let second = awake(&mut host, params);
+        run_through(&mut host, 20_500);
+        assert_eq!([first, second].map(|e| cpu_of(&host, e)), [Some(0), None]);
+        run_through(&mut host, 30_500);
+        assert_eq!([first, second].map(|e| cpu_of(&host, e)), [Some(0), Some(1)]);
     }
 
     #[test]

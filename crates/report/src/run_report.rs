@@ -13,9 +13,10 @@ use measure::jobs::Job;
 use measure::{Measures, Member, Meter, Siblings};
 use run::{Grant, Outcome};
 use scenario::Scenario;
-use sched::{Instant, Knobs, PolicySource};
+use sched::{GroupId, Instant, Knobs, PolicySource};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use trace::Durations;
 
 /// One run: its conditions, and the requested parameters and the results of each entity.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -132,11 +133,12 @@ impl Report {
     /// the gangs.
     fn tell_siblings(&mut self, siblings: &Siblings, meter: &Meter) {
         for gang in &mut self.groups {
+            // A changed gang is a new group with the name of the old group.
             let is_named = |group| meter.group(group).is_some_and(|(name, _)| name == gang.name);
-            let mut delays = siblings.gangs().filter(|&(group, _)| is_named(group));
-            gang.siblings = delays.next().map(|(_, delays)| SiblingDelays::new(delays)).or(gang.siblings);
-            let mut skews = siblings.start_skews().filter(|&(group, _)| is_named(group));
-            gang.starts = skews.next().map(|(_, skews)| StartSkews::new(skews)).or(gang.starts);
+            let delays = sum(siblings.gangs().filter(|&(group, _)| is_named(group)));
+            gang.siblings = delays.map(|delays| SiblingDelays::new(&delays)).or(gang.siblings);
+            let skews = sum(siblings.start_skews().filter(|&(group, _)| is_named(group)));
+            gang.starts = skews.map(|skews| StartSkews::new(&skews)).or(gang.starts);
         }
     }
 }
@@ -181,6 +183,14 @@ fn present<'m>(run: &RunDescription, meters: &'m [Meter]) -> Vec<Option<&'m Memb
     let members = meters.iter().flat_map(Meter::members);
     let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();
     run.entities.iter().map(|entity| named.get(entity.name.as_str()).copied()).collect()
+}
+
+/// Returns the distribution of all durations of these groups; `None` without a group.
+fn sum<'d>(groups: impl Iterator<Item = (GroupId, &'d Durations)>) -> Option<Durations> {
+    groups.map(|(_, durations)| durations.clone()).reduce(|mut sum, other| {
+        sum.add(&other);
+        sum
+    })
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]

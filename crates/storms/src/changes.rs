@@ -103,6 +103,9 @@ impl Changes {
         let Reservation { slice, period, .. } = self.wishes.draw(&mut self.dice);
         let entities: Vec<EntityId> = served.iter().map(Served::entity).collect();
         let Some(entity) = self.dice.choose(&entities) else { return CpuSet::EMPTY };
+        let all = served.iter().find(|served| served.entity() == entity).map_or(&[][..], |served| &served.entities);
+        let all: Vec<EntityId> = all.iter().copied().filter(|&e| dispatcher.machine().is_attached(e)).collect();
+        let slice = slice.saturating_mul(all.len().max(1) as u64);
         let (answer, call) = dispatcher.adjust(entity, slice, period);
         if answer.is_err() {
             self.refused += 1;
@@ -110,11 +113,12 @@ impl Changes {
         }
         self.count += 1;
         let (now, late, ours) = (host.world().now(), host.world().late(), host.world().had_by_us());
-        for cpu in dispatcher.machine().allowed(entity).iter() {
+        for cpu in all.iter().filter_map(|&e| dispatcher.machine().allowed(e).first()) {
             self.awaited.entry(cpu).or_insert((now, late, ours));
         }
         for Served { request, changes, .. } in served.iter_mut().filter(|served| served.entities[0] == entity) {
             request.reservation = Reservation { slice, period, ..request.reservation };
+            request.cpus = all.len();
             *changes += 1;
         }
         call

@@ -5,17 +5,18 @@ use super::journal::Ledger;
 use super::kept::KeptRecord;
 use super::refusal::Refusal;
 use super::request::PromiseRequest;
+use super::room::NoRoom;
 use crate::kernel::Kernel;
-use sched::{CpuSet, EntityId, Instant, Nanos, Params, Refused, Reservation};
+use sched::{CpuSet, EntityId, GroupId, Instant, Nanos, Params, Refused, Reservation};
 use trace::Event;
 
 impl<K: Kernel> Dispatcher<K> {
     /// Changes the promise that `e` is part of to `slice` in every `period`, on as many CPUs as before. The limit of
-    /// the promise stays, and each client stays on its CPU. The policy decides when the first new period begins. Also
-    /// returns the CPUs whose agents must be woken, even after a refusal.
+    /// the promise stays, and each client stays on its CPU. The policy decides when the first new period begins. The
+    /// first new periods of a gang begin together. Also returns the CPUs whose agents must be woken.
     ///
     /// # Errors
-    /// The change is refused; nothing has changed, except that a client on several CPUs may begin a new period.
+    /// The change is refused; nothing has changed.
     pub fn adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> (Result<(), Refusal>, CpuSet) {
         let answer = self.try_adjust(e, slice, period);
         (answer, self.take_calls())
@@ -24,48 +25,77 @@ impl<K: Kernel> Dispatcher<K> {
     fn try_adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
         let now = self.now();
         let client = self.clients.get(e).ok_or(Refusal::NoPromise)?;
-        let (tree, limit) = (client.tree, client.reservation.limit);
-        if client.gang.is_some() {
-            return Err(Refusal::Unsupported {
-                reason: "the promise is to a gang, whose slice and period do not change",
-                remedy: "end the promise, and make a new one",
-            });
-        }
+        let (tree, limit, gang) = (client.tree, client.reservation.limit, client.gang);
         let clients = || self.clients.iter().filter(|(_, client)| client.tree == tree);
         let entities: Vec<EntityId> = clients().map(|(e, _)| e).collect();
         let full = client.name.as_str();
-        let name = full.rsplit_once('/').filter(|_| entities.len() > 1).map_or(full, |(name, _)| name).to_string();
-        let affinity = clients().map(|(_, client)| client.cpu).collect();
+        let name = full
+            .rsplit_once('/')
+            .filter(|_| entities.len() > 1 || gang.is_some())
+            .map_or(full, |(name, _)| name)
+            .to_string();
+        let affinity: CpuSet = clients().map(|(_, client)| client.cpu).collect();
         let reservation = Reservation { limit, ..Reservation::new(slice, period) };
-        let request = PromiseRequest { name, reservation, cpus: entities.len(), gang: false, affinity };
+        // The last member of a gang stays in its gang.
+        let cpus = entities.len();
+        let request = PromiseRequest { name, reservation, cpus, gang: gang.is_some() && cpus > 1, affinity };
         let part = request.per_cpu()?;
-        let before: Vec<Params> = entities.iter().map(|&e| *self.machine.params(e)).collect();
-        for (nth, (&e, was)) in entities.iter().zip(&before).enumerate() {
+        self.check_change(&request, part, tree)?;
+        let group = match gang {
+            Some(_) => Some(self.create_gang(&request.name, now)?),
+            None => None,
+        };
+        for &e in &entities {
             self.charge_until_now(e, now);
-            let params = Params { reservation: Some(part), affinity: self.machine.allowed(e), ..*was };
-            if let Err(refused) = self.machine.adjust(now, e, params) {
-                for (&e, was) in entities.iter().zip(&before).take(nth) {
-                    let again = self.machine.adjust(now, e, *was);
-                    assert!(again.is_ok(), "an earlier promise fits again: {again:?}");
-                }
-                self.settle(None, now);
-                return Err(self.no_room_for_change(request, refused, tree));
-            }
+            self.change(e, GroupId::ROOT, part, now);
+        }
+        if let Some(group) = group {
+            self.form_gang(group, &entities, part, now);
         }
         for e in entities {
             self.begin_adjusted(e, part, now);
         }
+        self.remove_gang_if_empty(gang, now);
         self.settle(None, now);
         Ok(())
     }
 
-    /// Returns the refusal of `request` for promise number `promise`, whose own CPU time counts as free.
-    fn no_room_for_change(&self, request: PromiseRequest, refused: Refused, promise: usize) -> Refusal {
-        let Refused::Utilisation { free_ppm, on, .. } = refused else { return Refusal::Promise(refused) };
-        let own = request.affinity;
-        let mut room = self.no_room(request, own, (free_ppm, on));
+    /// Checks on a copy of the machine whether promise number `promise` may change to `request`, with the reservation
+    /// `part` per CPU. The CPU time of the promise itself counts as free.
+    fn check_change(&self, request: &PromiseRequest, part: Reservation, promise: usize) -> Result<(), Refusal> {
+        let mut room = self.no_room(request.clone(), request.affinity, (0, None));
         room.held.retain(|held| held.promise != promise);
-        Refusal::NoRoom(Box::new(room))
+        match room.refused(part) {
+            None => Ok(()),
+            Some(Refused::Utilisation { free_ppm, on, .. }) => {
+                Err(Refusal::NoRoom(Box::new(NoRoom { free: (free_ppm, on), ..room })))
+            }
+            Some(refused) => Err(Refusal::Promise(refused)),
+        }
+    }
+
+    /// Changes the reservation and the group of `e`.
+    fn change(&mut self, e: EntityId, group: GroupId, reservation: Reservation, now: Instant) {
+        let was = *self.machine.params(e);
+        let params = Params { reservation: Some(reservation), affinity: self.machine.allowed(e), group, ..was };
+        let answer = self.machine.adjust(now, e, params);
+        assert!(answer.is_ok(), "a copy of the machine has admitted the change: {answer:?}");
+    }
+
+    /// Makes the gang `group` of `entities`, which have just left their gang. The policy has postponed the first new period of each
+    /// of them. The periods of the gang begin when all of them can begin.
+    fn form_gang(&mut self, group: GroupId, entities: &[EntityId], part: Reservation, now: Instant) {
+        let begins = |&e: &EntityId| match self.machine.promise(e) {
+            Some(promise) if promise.remaining <= 0 => promise.deadline,
+            _ => now,
+        };
+        let start = entities.iter().map(begins).max();
+        for &e in entities {
+            self.change(e, group, Reservation { start, ..part }, now);
+            if let Some(client) = self.clients.get_mut(e) {
+                client.gang = Some(group);
+            }
+        }
     }
 
     fn begin_adjusted(&mut self, e: EntityId, reservation: Reservation, now: Instant) {

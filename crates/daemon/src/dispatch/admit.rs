@@ -210,7 +210,7 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Creates the group of a gang with this name.
-    fn create_gang(&mut self, name: &str, now: Instant) -> Result<GroupId, Refusal> {
+    pub(super) fn create_gang(&mut self, name: &str, now: Instant) -> Result<GroupId, Refusal> {
         let (params, parent) = (GroupParams { gang: true, ..GroupParams::default() }, GroupId::ROOT);
         let group = self.machine.create_group(now, params, parent).map_err(Refusal::Promise)?;
         let (name, params) = (name.to_string(), Box::new(params));

@@ -5,7 +5,7 @@ use super::request::{PromiseRequest, SLICE_LEAST};
 use crate::Explanation;
 use sched::time::SPAN_MAX;
 use sched::{
-    CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params,
+    CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, Refused,
     Reservation, Topology,
 };
 use std::collections::BTreeMap;
@@ -87,14 +87,14 @@ impl Trial {
         let machine = Machine::build(&room.policy, Topology::new(room.cpus), &room.knobs, Kicks::Delivered).ok()?;
         let mut trial = Trial { machine, held: Vec::new(), gangs: BTreeMap::new() };
         for held in &room.held {
-            let e = trial.hold(held)?;
+            let e = trial.hold(held).ok()?;
             trial.held.push(e);
         }
         Some(trial)
     }
 
     /// Attaches the client of an existing promise.
-    fn hold(&mut self, held: &HeldPromise) -> Option<EntityId> {
+    fn hold(&mut self, held: &HeldPromise) -> Result<EntityId, Refused> {
         let group = match (held.is_in_gang, self.gangs.get(&held.promise)) {
             (false, _) => GroupId::ROOT,
             (true, Some(&group)) => group,
@@ -107,23 +107,28 @@ impl Trial {
         self.attach(held.reservation, held.on(), group)
     }
 
-    fn create_gang(&mut self) -> Option<GroupId> {
+    fn create_gang(&mut self) -> Result<GroupId, Refused> {
         let params = GroupParams { gang: true, ..GroupParams::default() };
-        self.machine.create_group(Instant::ZERO, params, GroupId::ROOT).ok()
+        self.machine.create_group(Instant::ZERO, params, GroupId::ROOT)
     }
 
-    fn attach(&mut self, reservation: Reservation, affinity: CpuSet, group: GroupId) -> Option<EntityId> {
+    fn attach(&mut self, reservation: Reservation, affinity: CpuSet, group: GroupId) -> Result<EntityId, Refused> {
         let reservation = Some(Reservation { start: None, ..reservation });
-        self.machine.attach(Instant::ZERO, Params { reservation, affinity, group, ..Params::default() }).ok()
+        self.machine.attach(Instant::ZERO, Params { reservation, affinity, group, ..Params::default() })
     }
 
-    /// Returns the CPUs on which the request would be admitted.
-    fn place(&mut self, request: &PromiseRequest) -> Option<CpuSet> {
-        let reservation = request.per_cpu().ok()?;
-        let (mut taken, mut entities) = (CpuSet::EMPTY, Vec::new());
+    /// Returns the CPUs on which the request, with this reservation per CPU, would be admitted.
+    fn place(&mut self, request: &PromiseRequest, reservation: Reservation) -> Result<CpuSet, Refused> {
+        let (mut answer, mut taken, mut entities) = (Ok(()), CpuSet::EMPTY, Vec::new());
         let group = if request.gang { self.create_gang()? } else { GroupId::ROOT };
         for _ in 0..request.cpus.max(1) {
-            let Some(e) = self.attach(reservation, request.affinity.minus(&taken), group) else { break };
+            let e = match self.attach(reservation, request.affinity.minus(&taken), group) {
+                Ok(e) => e,
+                Err(refused) => {
+                    answer = Err(refused);
+                    break;
+                }
+            };
             // An entity that may run on several CPUs excludes no other entity from them.
             let on = self.machine.allowed(e);
             for cpu in on.iter().filter(|_| on.len() == 1) {
@@ -131,16 +136,15 @@ impl Trial {
             }
             entities.push(e);
         }
-        let fits = entities.len() == request.cpus.max(1);
         entities.into_iter().for_each(|e| self.machine.detach(Instant::ZERO, e));
         if request.gang {
             self.machine.remove_group(Instant::ZERO, group).expect("its members have left");
         }
-        fits.then_some(taken)
+        answer.map(|()| taken)
     }
 
     fn fits(&mut self, request: &PromiseRequest) -> bool {
-        self.place(request).is_some()
+        request.per_cpu().is_ok_and(|reservation| self.place(request, reservation).is_ok())
     }
 
     /// Returns whether the request fits without promise number `promise` of `room`. Attaches the promise again.
@@ -174,6 +178,12 @@ impl NoRoom {
         self
     }
 
+    /// Returns the reason why a machine with the existing promises refuses the request, with `reservation` per CPU.
+    /// `None`: the machine admits the request.
+    pub(super) fn refused(&self, reservation: Reservation) -> Option<Refused> {
+        Trial::new(self)?.place(&self.request, reservation).err()
+    }
+
     /// Returns the existing promises.
     #[must_use]
     pub fn held(&self) -> &[HeldPromise] {
@@ -200,7 +210,8 @@ impl NoRoom {
         let mut cpus = request.cpus.max(1) + 1..=request.affinity.len();
         let cpus = cpus.find(|&cpus| trial.fits(&PromiseRequest { cpus, ..request.clone() }));
         let elsewhere = self.own.minus(&request.affinity);
-        let affinity = trial.place(&PromiseRequest { affinity: elsewhere, ..request.clone() });
+        let elsewhere = PromiseRequest { affinity: elsewhere, ..request.clone() };
+        let affinity = elsewhere.per_cpu().ok().and_then(|each| trial.place(&elsewhere, each).ok());
         let mut promises: Vec<usize> = self.held.iter().map(|held| held.promise).collect();
         promises.sort_unstable();
         promises.dedup();

@@ -93,7 +93,7 @@ impl Control<'_, '_> {
     /// Changes the promise that `e` is part of to `slice` in every `period`.
     ///
     /// # Errors
-    /// The change is refused. The promise stays, but a client on several CPUs may begin a new period.
+    /// The change is refused; nothing has changed.
     pub fn adjust(&self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
         let (answer, call) = self.shared.promises(|promises| promises.adjust(e, slice, period));
         self.shared.call(&call);

@@ -2,9 +2,10 @@
 
 use super::scene::Scene;
 use daemon::dispatch::{PromiseRequest, RaiseBy, Refusal};
+use measure::Siblings;
 use sched::{CpuId, CpuSet, EntityId, GroupId, Input, Instant, Nanos, Reservation, State};
 use sim::{Periodic, Workload};
-use trace::Event;
+use trace::{Event, Sink};
 
 const HOGS: &[(&str, Workload)] = &[("hog", Workload::Hog), ("hog", Workload::Hog)];
 
@@ -167,13 +168,80 @@ fn a_refused_gang_and_a_dismissed_gang_leave_no_group_behind() {
     assert_eq!(count(&events(&mut scene)), (0, 1));
 }
 
+/// Returns the start skews of the gangs in these events, in the order of the gangs.
+fn start_skews(events: &[(Instant, Event)]) -> Vec<(u64, Nanos)> {
+    let mut siblings = Siblings::from(Instant::ZERO);
+    events.iter().for_each(|(at, event)| siblings.record(*at, event));
+    siblings.start_skews().map(|(_, skews)| (skews.count(), skews.longest())).collect()
+}
+
+/// The change is requested at every part of a period. Members that have used more of their slices would begin later.
 #[test]
-fn a_gang_does_not_change() {
+fn a_changed_gang_begins_its_new_periods_together() {
+    let instants = (0..20).map(|nth| nth * 500 + 100);
+    // A sleeper that needs little has often used less than the hog; a sleeper that needs more starts in more periods.
+    for (us, (work, starts)) in instants.flat_map(|us| [(3, 0), (11, 5)].map(|kind| (us, kind))) {
+        let mut scene = Scene::new(RaiseBy::Inheritance, 2);
+        let sleeper = Workload::Periodic(Periodic::new(Nanos::ms(23), Nanos::ms(work)));
+        let threads = [("sleeper", sleeper), ("hog", Workload::Hog)];
+        let (entities, tids) = scene.admit(&gang(Nanos::ms(8), Nanos::ms(10)), &threads);
+        let entities = entities.expect("there is room");
+        scene.pass(Nanos::ms(50) + Nanos::us(us));
+        let (answer, call) = scene.dispatcher.adjust(entities[1], Nanos::ms(6), Nanos::ms(15));
+        answer.expect("there is room");
+        assert!(call.contains(CpuId::new(0)) && call.contains(CpuId::new(1)), "{call}");
+        let promise = |e: EntityId| scene.dispatcher.machine().promise(e).expect("it has a promise");
+        let (promise, other) = (promise(entities[0]), promise(entities[1]));
+        assert_eq!(promise, other, "both begin at once, or later together: {us} us");
+        // The used part of a slice is due by the end of its period.
+        let begins_at_once = promise.remaining > 0;
+        assert!(begins_at_once || promise.deadline <= Instant::ZERO + Nanos::us(60_100), "{us} us: {promise:?}");
+        scene.ring();
+        scene.pass(Nanos::ms(30));
+        let before = scene.usage(&tids)[1].ran;
+        scene.pass(Nanos::ms(150));
+        let had = scene.usage(&tids)[1].ran - before;
+        // The hog also competes with two hogs for the rest of its CPU.
+        assert!((Nanos::ms(30)..Nanos::ms(90)).contains(&had), "3 of 15 ms: {had}");
+        let mut events = Vec::new();
+        assert_eq!(scene.dispatcher.read_journal(&mut events), 0);
+        let skews = start_skews(&events);
+        assert!(matches!(skews[..], [_, (count, most)] if count >= starts && most.is_zero()), "{skews:?}");
+    }
+}
+
+#[test]
+fn a_refused_change_of_a_gang_changes_nothing() {
     let mut scene = Scene::new(RaiseBy::Inheritance, 2);
+    let last = PromiseRequest {
+        cpus: 1,
+        gang: false,
+        affinity: CpuSet::one(CpuId::new(1)),
+        ..gang(Nanos::ms(4), Nanos::ms(10))
+    };
+    scene.admit(&last, HOGS).0.expect("there is room");
     let entities = scene.admit(&gang(Nanos::ms(4), Nanos::ms(10)), HOGS).0.expect("there is room");
     scene.pass(Nanos::ms(25));
-    let before = entities.iter().map(|&e| deadline(&scene, e)).collect::<Vec<_>>();
-    let (answer, _) = scene.dispatcher.adjust(entities[0], Nanos::ms(2), Nanos::ms(10));
-    assert!(answer.is_err_and(|refused| refused.to_string().ends_with("end the promise, and make a new one")));
-    assert_eq!(entities.iter().map(|&e| deadline(&scene, e)).collect::<Vec<_>>(), before);
+    events(&mut scene);
+    let state = |scene: &Scene| {
+        let machine = scene.dispatcher.machine();
+        entities.iter().map(|&e| (machine.promise(e), *machine.params(e))).collect::<Vec<_>>()
+    };
+    let before = state(&scene);
+    // The first member would fit, the second would not.
+    let (answer, _) = scene.dispatcher.adjust(entities[0], Nanos::ms(14), Nanos::ms(10));
+    let Err(Refusal::NoRoom(room)) = answer else { panic!("{answer:?}") };
+    assert_eq!(room.alternatives().slice, Some(Nanos::ms(10)), "5 ms on each CPU");
+    assert_eq!(state(&scene), before);
+    assert_eq!(events(&mut scene), []);
+    scene.dispatcher.adjust(entities[0], Nanos::ms(10), Nanos::ms(10)).0.expect("the named slice fits");
+    let (short, _) = scene.dispatcher.adjust(entities[0], Nanos::us(10), Nanos::ms(10));
+    assert!(matches!(short, Err(Refusal::TooShort { .. })), "{short:?}");
+    scene.dispatcher.dismiss(entities[0]);
+    scene.dispatcher.adjust(entities[1], Nanos::ms(2), Nanos::ms(10)).0.expect("the last member changes alone");
+    scene.dispatcher.dismiss(entities[1]);
+    let events = events(&mut scene);
+    let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+    let created = count(|event| matches!(event, Event::GroupCreated { .. }));
+    assert_eq!((created, count(|event| matches!(event, Event::GroupRemoved { .. }))), (2, 3));
 }

@@ -111,7 +111,8 @@ impl Edf {
     }
 
     /// Returns the reservation of `e`. In a gang, the slice and the period must equal those of the siblings. The
-    /// reservation then starts at the beginning of a period of the siblings, and the CPUs of the siblings are excluded.
+    /// reservation then starts at the beginning of a period of the siblings, the first at or after its own start, and the
+    /// CPUs of the siblings are excluded.
     fn terms(&self, e: EntityId, cx: &Cx<'_>) -> Result<Terms, Refused> {
         let params = cx.params(e);
         let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
@@ -125,8 +126,8 @@ impl Edf {
         if !self.gangs || !cx.group_params(params.group).gang {
             return Ok(terms);
         }
-        let now = cx.now();
-        let mut start = asked.start.unwrap_or(now).max(now);
+        let asks = asked.start.unwrap_or(cx.now()).max(cx.now());
+        let mut start = asks;
         for sibling in cx.members(params.group).filter(|&sibling| sibling != e) {
             let Some(account) = self.accounts.get(sibling.index()).filter(|a| a.open && a.is_reserved()) else {
                 continue;
@@ -137,7 +138,7 @@ impl Edf {
                     remedy: "use the siblings' slice and period, or another group",
                 });
             }
-            start = account.period_from(now);
+            start = account.period_from(asks);
             if let Some(cpu) = account.cpu {
                 terms.taken.insert(cpu);
             }

@@ -164,6 +164,8 @@ impl<K: Kernel> Dispatcher<K> {
             known.reported.extend(&client.reported);
         }
         for known in &mut all {
+            let departed = self.departed.iter().filter(|(tree, _)| *tree == known.tree);
+            known.threads.extend(departed.map(|(_, thread)| *thread));
             known.processes.sort_unstable();
             known.processes.dedup();
         }

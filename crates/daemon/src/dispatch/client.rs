@@ -215,21 +215,28 @@ impl<K: Kernel> Client<K> {
     /// Makes the attributes that other processes have set for these threads their originals. Concerns threads that Tactus
     /// raises by their attributes, because these are the only threads whose originals Tactus sets.
     pub(super) fn follow_attributes(&mut self, range: Range<usize>, kernel: &K, table: &Table) {
-        let confined = CpuSet::one(self.cpu);
-        for member in self.members[range].iter_mut().filter(|it| it.is_served() && matches!(it.raise, Raise::Set)) {
-            // The next read detects a thread that has ended.
-            let Some(now) = member.originals_now(kernel) else { continue };
-            if member.original.attributes == Some(now) {
+        for at in range {
+            let member = &self.members[at];
+            if !member.is_served() || !matches!(member.raise, Raise::Set) {
                 continue;
             }
-            let original = Original { attributes: Some(now), ..member.original };
-            if self.root == Some(member.original) {
-                self.root = Some(original);
+            // The next read detects a thread that has ended.
+            let Some(now) = member.originals_now(kernel) else { continue };
+            if member.original.attributes != Some(now) {
+                self.set_original(at, Original { attributes: Some(now), ..member.original }, table);
             }
-            match member.record(table, original, confined) {
-                Ok(earlier) => table.forget(earlier),
-                Err(full) => self.trouble = Some(Refusal::Full(full).reason()),
-            }
+        }
+    }
+
+    /// Replaces the originals of thread `at`, because another process has changed the thread.
+    pub(super) fn set_original(&mut self, at: usize, original: Original, table: &Table) {
+        let (member, confined) = (&mut self.members[at], CpuSet::one(self.cpu));
+        if self.root == Some(member.original) {
+            self.root = Some(original);
+        }
+        match member.record(table, original, confined) {
+            Ok(earlier) => table.forget(earlier),
+            Err(full) => self.trouble = Some(Refusal::Full(full).reason()),
         }
     }
 

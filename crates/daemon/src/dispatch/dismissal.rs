@@ -7,6 +7,7 @@ use super::scan::Found;
 use crate::affinity::{give_back, is_original};
 use crate::kernel::Kernel;
 use crate::restore::{End, Restoring, ThreadRestored};
+use crate::table::Original;
 use sched::{CpuId, CpuSet, EntityId, Input, Instant, Nanos, State};
 use sys::thread::Identity;
 use trace::Event;
@@ -33,16 +34,25 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Serves all clients again. Returns the CPUs whose agents must be woken.
     pub fn resume(&mut self) -> CpuSet {
-        for (_, client) in self.clients.iter() {
-            for member in client.members.iter().filter(|member| !member.is_released) {
-                // A thread that another process has moved in the meantime stays on its new CPUs until the next check
-                // of the masks.
-                let may_be_confined = |now: CpuSet| {
-                    now.contains(client.cpu) && is_original(&self.kernel, &member.thread, now, &member.original)
-                };
-                if self.kernel.affinity(&member.thread).is_ok_and(may_be_confined) {
-                    let _ = self.kernel.set_affinity(&member.thread, &CpuSet::one(client.cpu));
+        for (_, client) in self.clients.iter_mut() {
+            let confined = CpuSet::one(client.cpu);
+            for at in 0..client.members.len() {
+                let member = &client.members[at];
+                if member.is_released {
+                    continue;
                 }
+                let Ok(now) = self.kernel.affinity(&member.thread) else { continue };
+                if is_original(&self.kernel, &member.thread, now, &member.original) {
+                    if now.contains(client.cpu) {
+                        let _ = self.kernel.set_affinity(&member.thread, &confined);
+                    }
+                } else if now == confined {
+                    // Another process has chosen the CPU of the client in the meantime.
+                    let follows_cpuset = self.kernel.cpuset(&member.thread).is_ok_and(|cpuset| cpuset == now);
+                    let original = Original { affinity: now, follows_cpuset, ..member.original };
+                    client.set_original(at, original, &self.table);
+                }
+                // A thread that another process has moved elsewhere stays there until the next check of the masks.
             }
         }
         self.suspended = false;
@@ -68,6 +78,13 @@ impl<K: Kernel> Dispatcher<K> {
     pub(super) fn leave(&mut self, e: EntityId, now: Instant) {
         self.adopt_orphans(e);
         let Some(mut client) = self.clients.remove(e) else { return };
+        let tree = client.tree;
+        if self.clients.iter().any(|(_, other)| other.tree == tree) {
+            let released = client.members.iter().filter(|member| member.is_released);
+            self.departed.extend(released.map(|member| (tree, member.identity)));
+        } else {
+            self.departed.retain(|(of, _)| *of != tree);
+        }
         // Thaw first: whatever fails afterwards, the processes run.
         client.set_frozen(false, &self.kernel, &self.table);
         let time = client.read(&self.kernel, &self.table).ran;

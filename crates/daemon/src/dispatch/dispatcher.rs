@@ -13,6 +13,7 @@ use sched::{
     Topology,
 };
 use std::sync::Arc;
+use sys::thread::Identity;
 use trace::Event;
 
 /// A pending alarm.
@@ -49,6 +50,9 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) epoch: Instant,
     pub(super) clients: Clients<K>,
     pub(super) trees: usize,
+    /// Threads that have left a promise that continues for other threads, with the number of its tree. They are not adopted
+    /// again.
+    pub(super) departed: Vec<(usize, Identity)>,
     /// Pending alarms, indexed by alarm number.
     pub(super) alarms: Vec<Option<Due>>,
     /// CPUs whose agents must be woken.
@@ -98,6 +102,7 @@ impl<K: Kernel> Dispatcher<K> {
             epoch,
             clients: Clients::new(),
             trees: 0,
+            departed: Vec::new(),
             alarms: Vec::new(),
             call: CpuSet::EMPTY,
             kicked: CpuSet::EMPTY,

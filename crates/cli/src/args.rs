@@ -207,7 +207,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Promise",
         value_parser = clap::value_parser!(u16).range(1..=sched::id::CPUS_MAX as i64))]
     pub(crate) cpus: u16,
-    /// Gang: on all N CPUs of --cpus, the parts of the slice begin at the same time
+    /// Gang: the parts of the slice begin at the same time on all CPUs of --cpus, and of all processes of --pid
     #[arg(long, help_heading = "Promise")]
     pub(crate) gang: bool,
     /// The allowed CPUs: 2, 0-3,8

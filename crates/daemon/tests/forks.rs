@@ -1,6 +1,8 @@
 //! Tests of forks that begin before the forking thread is restored and end afterwards, on a simulated host.
 
-use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, find, scan};
+use daemon::dispatch::{
+    Dispatcher, Enclosure, Others, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, find, scan,
+};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore};
 use daemon::table::{Entry, Original, Table};
@@ -74,7 +76,14 @@ impl Scene {
         let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
         (
             dispatcher,
-            PromiseRequest { name: "client".into(), reservation, cpus: 1, gang: false, affinity: CpuSet::one(CPU) },
+            PromiseRequest {
+                name: "client".into(),
+                reservation,
+                cpus: 1,
+                gang: false,
+                others: Others::None,
+                affinity: CpuSet::one(CPU),
+            },
         )
     }
 
@@ -186,8 +195,14 @@ fn a_dismissed_client_stays_in_the_table_until_it_cannot_be_in_a_fork() {
     let client = scene.begin(WAS, Workload::Hog);
     let before: Setting = scene.host.world().setting(client).unwrap();
     let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(10));
-    let request =
-        PromiseRequest { name: "client".into(), reservation, cpus: 1, gang: false, affinity: CpuSet::one(CPU) };
+    let request = PromiseRequest {
+        name: "client".into(),
+        reservation,
+        cpus: 1,
+        gang: false,
+        others: Others::None,
+        affinity: CpuSet::one(CPU),
+    };
     let (entities, _) = dispatcher.admit(&request, client, &[scene.daemon.pid()]).unwrap();
     let _ = dispatcher.turn(CPU, Signals::default());
     while scene.host.world().running(CPU) != Some(client) {

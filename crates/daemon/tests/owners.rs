@@ -1,6 +1,6 @@
 //! A process of another user is neither served nor restored, even if the kernel would permit its changes.
 
-use daemon::dispatch::{Dispatcher, PromiseRequest, RaiseBy, Refusal};
+use daemon::dispatch::{Dispatcher, Others, PromiseRequest, RaiseBy, Refusal};
 use daemon::kernel::Kernel;
 use daemon::restore::{End, restore_at_once};
 use daemon::table::{Entry, Original, Table};
@@ -24,7 +24,14 @@ fn admit(host: &SimulatedKernel, daemon: &Caller, pid: u32) -> Result<(), Refusa
     let cpus = host.world().cpus().len();
     let made = Dispatcher::new(daemon.clone(), table, policy, &terms::knobs(policy), cpus, RaiseBy::Inheritance);
     let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
-    let request = PromiseRequest { name: "client".into(), reservation, cpus: 1, gang: false, affinity: CpuSet::ALL };
+    let request = PromiseRequest {
+        name: "client".into(),
+        reservation,
+        cpus: 1,
+        gang: false,
+        others: Others::None,
+        affinity: CpuSet::ALL,
+    };
     made.unwrap().admit(&request, pid, &[daemon.pid()]).map(drop)
 }
 

@@ -1,7 +1,7 @@
 //! Promises that the kernel keeps by SCHED_DEADLINE, on a simulated host.
 
 use daemon::Explanation;
-use daemon::dispatch::{KernelKept, PromiseRequest, Promises, Refusal};
+use daemon::dispatch::{KernelKept, Others, PromiseRequest, Promises, Refusal};
 use daemon::kernel::Kernel;
 use daemon::restore::restore;
 use daemon::table::{Reserved, Table};
@@ -123,7 +123,14 @@ impl Scene {
 
 fn request(slice_ms: u64, period_ms: u64) -> PromiseRequest {
     let reservation = Reservation::new(Nanos::ms(slice_ms), Nanos::ms(period_ms));
-    PromiseRequest { name: "client".into(), reservation, cpus: 1, gang: false, affinity: CpuSet::ALL }
+    PromiseRequest {
+        name: "client".into(),
+        reservation,
+        cpus: 1,
+        gang: false,
+        others: Others::None,
+        affinity: CpuSet::ALL,
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A refused promise names the nearest promises that fit. Each of them is admitted, and one unit more is refused.
 
-use daemon::dispatch::{Dispatcher, NoRoom, PromiseRequest, RaiseBy, Refusal, SLICE_LEAST};
+use daemon::dispatch::{Dispatcher, NoRoom, Others, PromiseRequest, RaiseBy, Refusal, SLICE_LEAST};
 use daemon::table::Table;
 use daemon::terms;
 use sched::{CpuId, CpuSet, EntityId, Nanos, Reservation};
@@ -59,7 +59,7 @@ impl Scene {
 
 fn request(name: &str, slice: Nanos, period: Nanos, cpus: usize, affinity: CpuSet) -> PromiseRequest {
     let reservation = Reservation::new(slice, period);
-    PromiseRequest { name: name.to_string(), reservation, cpus, gang: false, affinity }
+    PromiseRequest { name: name.to_string(), reservation, cpus, gang: false, others: Others::None, affinity }
 }
 
 fn no_room(outcome: Result<Vec<EntityId>, Refusal>) -> Box<NoRoom> {

@@ -112,7 +112,7 @@ fn is_alone(session: &Session, machine: &Machine, e: EntityId) -> bool {
 mod tests {
     use super::*;
     use crate::{Options, Policies};
-    use daemon::dispatch::PromiseRequest;
+    use daemon::dispatch::{Others, PromiseRequest};
     use sched::{CpuSet, Reservation};
     use sim::{Periodic, Workload};
     use simhost::{Settings, SimulatedKernel};
@@ -130,8 +130,14 @@ mod tests {
         let jobs = Workload::Periodic(Periodic::new(Nanos::ms(37), Nanos::ms(20)));
         host.world_mut().clone_thread(pid, jobs).expect("numbers are free");
         let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(5));
-        let request =
-            PromiseRequest { name: "client".to_string(), reservation, cpus: 2, gang, affinity: CpuSet::first_n(2) };
+        let request = PromiseRequest {
+            name: "client".to_string(),
+            reservation,
+            cpus: 2,
+            gang,
+            others: Others::None,
+            affinity: CpuSet::first_n(2),
+        };
         let mut session = Session::new(host, &options, &policies, vec![(0, pid, request)]);
         let (mut starts, mut finding) = (Starts::default(), None);
         let end = session.host.world().now() + Nanos::ms(500);

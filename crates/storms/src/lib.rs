@@ -32,7 +32,7 @@ pub use options::{Options, Plan, Target};
 pub use policies::Policies;
 
 use changes::Wishes;
-use daemon::dispatch::PromiseRequest;
+use daemon::dispatch::{Others, PromiseRequest};
 use judge::Judge;
 use neighbours::{GROUP, Ledger, NUMBERS, Neighbours};
 use sched::{CpuSet, Instant, Limit, Nanos, Reservation};
@@ -112,9 +112,9 @@ fn request(dice: &mut Dice, options: &Options, tag: usize) -> PromiseRequest {
         let cpus = 2 + usize::try_from(dice.below(options.cpus as u64 - 1)).expect("CPUs are few");
         let slice = reservation.slice.saturating_mul(cpus as u64);
         let reservation = Reservation::new(slice, reservation.period);
-        return PromiseRequest { name, reservation, cpus, gang: true, affinity: CpuSet::ALL };
+        return PromiseRequest { name, reservation, cpus, gang: true, others: Others::None, affinity: CpuSet::ALL };
     }
-    PromiseRequest { name, reservation, cpus: 1, gang: false, affinity: CpuSet::ALL }
+    PromiseRequest { name, reservation, cpus: 1, gang: false, others: Others::None, affinity: CpuSet::ALL }
 }
 
 /// Sets up a storm.

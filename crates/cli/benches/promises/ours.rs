@@ -4,7 +4,7 @@ use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
 use crate::{Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
-use daemon::dispatch::{KeptBy, PromiseRequest, RaiseBy};
+use daemon::dispatch::{KeptBy, Others, PromiseRequest, RaiseBy};
 use daemon::live::{self, Control, Setup};
 use daemon::processes::{Launcher, Work};
 use daemon::terms;
@@ -62,6 +62,7 @@ pub(crate) fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid:
         reservation,
         cpus: 1,
         gang: false,
+        others: Others::None,
         affinity: CpuSet::one(cpu()),
     };
     front.admit(&wish, pid).map(|all| all[0]).map_err(|refusal| refusal.to_string())

@@ -6,7 +6,7 @@ use crate::failure::{Failure, refused};
 use crate::output;
 use daemon::Explanation;
 use daemon::directory::Directory;
-use daemon::dispatch::{Alternatives, PromiseRequest, Refusal};
+use daemon::dispatch::{Alternatives, Others, PromiseRequest, Refusal};
 use daemon::doctor::{self, Mechanism};
 use daemon::host_profile::HostProfile;
 use daemon::kernel::CpuShare;
@@ -127,6 +127,17 @@ pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
     }
 }
 
+/// Returns the processes of the command line, with their names.
+fn sources(args: &Run) -> Vec<(String, Source)> {
+    let mut sources: Vec<(String, Source)> =
+        args.pid.iter().map(|&pid| (format!("pid {pid}"), Source::Pid(pid))).collect();
+    if let Some(program) = args.command.first() {
+        let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        sources.push((name, Source::Command(args.command.clone())));
+    }
+    sources
+}
+
 fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     let time =
         |text: &Option<String>| input::duration::length(text.as_deref().expect("there is one without a scenario"));
@@ -139,12 +150,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     };
     let affinity = args.affinity.unwrap_or(CpuSet::ALL);
     let cpus = usize::from(args.cpus);
-    let mut sources: Vec<(String, Source)> =
-        args.pid.iter().map(|&pid| (format!("pid {pid}"), Source::Pid(pid))).collect();
-    if let Some(program) = args.command.first() {
-        let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        sources.push((name, Source::Command(args.command.clone())));
-    }
+    let sources = sources(args);
     let mut plan = Plan {
         description: RunDescription {
             title: sources.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
@@ -161,13 +167,17 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
         is_traced: args.output.trace.is_some(),
         source: Text::default(),
     };
+    let is_several = sources.len() > 1;
     for (name, source) in sources {
         let first = plan.description.entities.len();
-        let promise = |reservation| PromiseRequest { name: name.clone(), reservation, cpus, gang: args.gang, affinity };
+        // All processes of the run are one gang.
+        let others = if is_several { Others::Later } else { Others::None };
+        let promise =
+            |reservation| PromiseRequest { name: name.clone(), reservation, cpus, gang: args.gang, others, affinity };
         let request = reservation.map(promise);
         let promised = request.as_ref().map(PromiseRequest::share);
-        let group = args.gang.then_some(plan.description.groups.len());
-        if args.gang {
+        let group = args.gang.then_some(0);
+        if args.gang && plan.description.groups.is_empty() {
             let params = GroupParams { gang: true, ..GroupParams::default() };
             plan.description.groups.push(GroupDescription { name: name.clone(), parent: None, params });
         }
@@ -223,6 +233,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
             reservation,
             cpus: 1,
             gang: false,
+            others: Others::None,
             affinity: entity.params.affinity,
         });
         processes.push(PlannedProcess {

@@ -8,7 +8,7 @@ use crate::failure::{Failure, refused};
 use crate::output;
 use crate::progress::Progress;
 use daemon::Explanation;
-use daemon::dispatch::{Dismissed, PromiseRequest, Refusal};
+use daemon::dispatch::{Dismissed, Others, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
 use daemon::live::Control;
 use daemon::processes::{Launcher, Output, RunProcess};
@@ -225,8 +225,13 @@ impl Player<'_, '_> {
     fn promise(&mut self, index: usize, planned: &PlannedProcess, pid: u32) -> Result<Vec<EntityId>, Failure> {
         let (Some(front), Some(request)) = (self.front, &planned.request) else { return Ok(Vec::new()) };
         let start = request.reservation.start.map(|start| self.counted(self.moment(start)));
-        let request =
-            PromiseRequest { reservation: sched::Reservation { start, ..request.reservation }, ..request.clone() };
+        let mut all = self.ends.iter().filter_map(|end| end.entities.first().copied());
+        let others = match request.others {
+            Others::Later => all.next().map_or(Others::Later, Others::Of),
+            others => others,
+        };
+        let reservation = sched::Reservation { start, ..request.reservation };
+        let request = PromiseRequest { reservation, others, ..request.clone() };
         let entities = front.admit(&request, pid).map_err(|refusal| self.plan.refused(index, &refusal))?;
         self.reports_wakeups &= entities.iter().all(|&e| front.reports_wakeups(e));
         self.read();

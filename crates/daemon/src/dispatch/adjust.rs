@@ -1,10 +1,11 @@
 //! Changes of promises at run time.
 
+use super::client::Client;
 use super::dispatcher::Dispatcher;
 use super::journal::Ledger;
 use super::kept::KeptRecord;
 use super::refusal::Refusal;
-use super::request::PromiseRequest;
+use super::request::{Others, PromiseRequest};
 use super::room::NoRoom;
 use crate::kernel::Kernel;
 use sched::{CpuSet, EntityId, GroupId, Instant, Nanos, Params, Refused, Reservation};
@@ -26,21 +27,25 @@ impl<K: Kernel> Dispatcher<K> {
         let now = self.now();
         let client = self.clients.get(e).ok_or(Refusal::NoPromise)?;
         let (tree, limit, gang) = (client.tree, client.reservation.limit, client.gang);
-        let clients = || self.clients.iter().filter(|(_, client)| client.tree == tree);
+        // The promises of a gang change together.
+        let is_changed = |client: &Client<K>| client.tree == tree || (gang.is_some() && client.gang == gang);
+        let clients = || self.clients.iter().filter(|(_, client)| is_changed(client));
         let entities: Vec<EntityId> = clients().map(|(e, _)| e).collect();
+        let cpus = clients().filter(|(_, client)| client.tree == tree).count();
         let full = client.name.as_str();
-        let name = full
-            .rsplit_once('/')
-            .filter(|_| entities.len() > 1 || gang.is_some())
-            .map_or(full, |(name, _)| name)
-            .to_string();
+        let name =
+            full.rsplit_once('/').filter(|_| entities.len() > 1 || gang.is_some()).map_or(full, |(name, _)| name);
         let affinity: CpuSet = clients().map(|(_, client)| client.cpu).collect();
         let reservation = Reservation { limit, ..Reservation::new(slice, period) };
         // The last member of a gang stays in its gang.
-        let cpus = entities.len();
-        let request = PromiseRequest { name, reservation, cpus, gang: gang.is_some() && cpus > 1, affinity };
+        let (gang_of_many, others) = (gang.is_some() && entities.len() > 1, Others::Later);
+        let request =
+            PromiseRequest { name: name.to_string(), reservation, cpus, gang: gang_of_many, others, affinity };
         let part = request.per_cpu()?;
-        self.check_change(&request, part, tree)?;
+        let all = entities.len();
+        let slice = Nanos::ns(slice.as_ns().div_ceil(cpus as u64)).saturating_mul(all as u64);
+        let request = PromiseRequest { reservation: Reservation { slice, ..reservation }, cpus: all, ..request };
+        self.check_change(&request, part, &is_changed)?;
         let group = match gang {
             Some(_) => Some(self.create_gang(&request.name, now)?),
             None => None,
@@ -60,11 +65,18 @@ impl<K: Kernel> Dispatcher<K> {
         Ok(())
     }
 
-    /// Checks on a copy of the machine whether promise number `promise` may change to `request`, with the reservation
-    /// `part` per CPU. The CPU time of the promise itself counts as free.
-    fn check_change(&self, request: &PromiseRequest, part: Reservation, promise: usize) -> Result<(), Refusal> {
+    /// Checks on a copy of the machine whether the clients that `is_changed` selects may change to `request`, with the
+    /// reservation `part` per CPU. The CPU time of these clients counts as free.
+    fn check_change(
+        &self,
+        request: &PromiseRequest,
+        part: Reservation,
+        is_changed: &dyn Fn(&Client<K>) -> bool,
+    ) -> Result<(), Refusal> {
         let mut room = self.no_room(request.clone(), request.affinity, (0, None));
-        room.held.retain(|held| held.promise != promise);
+        let changed: Vec<usize> =
+            self.clients.iter().filter(|(_, client)| is_changed(client)).map(|(_, client)| client.tree).collect();
+        room.held.retain(|held| !changed.contains(&held.promise));
         match room.refused(part) {
             None => Ok(()),
             Some(Refused::Utilisation { free_ppm, on, .. }) => {

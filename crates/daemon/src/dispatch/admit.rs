@@ -6,7 +6,7 @@ use super::dispatcher::Dispatcher;
 use super::enclosure::Enclosure;
 use super::member::RaiseBy;
 use super::refusal::Refusal;
-use super::request::PromiseRequest;
+use super::request::{Others, PromiseRequest};
 use super::room::{HeldPromise, NoRoom};
 use super::scan::{Found, Scanned, THREADS_MOST, scan};
 use crate::kernel::{Kernel, priority};
@@ -175,7 +175,7 @@ impl<K: Kernel> Dispatcher<K> {
         let now = self.now();
         let mut entities: Vec<EntityId> = Vec::with_capacity(request.cpus);
         let mut free = allowed;
-        let gang = if request.gang { Some(self.create_gang(&request.name, now)?) } else { None };
+        let gang = self.gang_of(request, now)?;
         let group = gang.unwrap_or(GroupId::ROOT);
         // The journal states the phase of a gang. All members have the same start.
         let start = gang.map_or(reservation.start, |_| Some(reservation.start.unwrap_or(now).max(now)));
@@ -209,6 +209,20 @@ impl<K: Kernel> Dispatcher<K> {
         Ok(entities)
     }
 
+    /// Returns the gang that the clients of `request` join, if any. Creates a new gang unless the request names one.
+    fn gang_of(&mut self, request: &PromiseRequest, now: Instant) -> Result<Option<GroupId>, Refusal> {
+        match request.others {
+            _ if !request.gang => Ok(None),
+            Others::Of(e) => Ok(Some(self.gang_with(e).ok_or(Refusal::NoPromise)?)),
+            Others::None | Others::Later => self.create_gang(&request.name, now).map(Some),
+        }
+    }
+
+    /// Returns the gang of `e`.
+    fn gang_with(&self, e: EntityId) -> Option<GroupId> {
+        self.clients.get(e)?.gang
+    }
+
     /// Creates the group of a gang with this name.
     pub(super) fn create_gang(&mut self, name: &str, now: Instant) -> Result<GroupId, Refusal> {
         let (params, parent) = (GroupParams { gang: true, ..GroupParams::default() }, GroupId::ROOT);
@@ -233,10 +247,14 @@ impl<K: Kernel> Dispatcher<K> {
             promise: client.tree,
             cpu: Some(client.cpu),
             reservation: client.reservation,
-            is_in_gang: client.gang.is_some(),
+            gang: client.gang,
         });
+        let gang = match request.others {
+            Others::Of(e) => self.gang_with(e),
+            Others::None | Others::Later => None,
+        };
         let (policy, knobs, cpus) = (self.policy, self.knobs.clone(), self.machine.topology().cpus);
-        NoRoom { request, own, free, held: held.collect(), policy, knobs, cpus }
+        NoRoom { request, gang, own, free, held: held.collect(), policy, knobs, cpus }
     }
 
     /// Raises a thread and lowers it again, to check the permission before a promise is made.

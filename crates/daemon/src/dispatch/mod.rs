@@ -56,7 +56,7 @@ pub use loans::{Offer, begin_loans};
 pub use member::{Level, RaiseBy};
 pub use promises::{KeptBy, Promises};
 pub use refusal::Refusal;
-pub use request::{PERIOD_LEAST, PromiseRequest, SLICE_LEAST};
+pub use request::{Others, PERIOD_LEAST, PromiseRequest, SLICE_LEAST};
 pub use role::Role;
 pub use room::{Alternatives, HeldPromise, NoRoom};
 pub use scan::{Found, Known, Scanned, THREADS_MOST, ended, find, scan};

@@ -1,7 +1,7 @@
 //! The reservation per CPU of a request, and the checks that do not depend on other promises.
 
 use super::refusal::Refusal;
-use super::request::{PERIOD_LEAST, PromiseRequest, SLICE_LEAST, SLICE_MOST};
+use super::request::{Others, PERIOD_LEAST, PromiseRequest, SLICE_LEAST, SLICE_MOST};
 use sched::{Limit, Nanos, Refused, Reservation};
 
 impl PromiseRequest {
@@ -33,10 +33,10 @@ impl PromiseRequest {
                 remedy: "use one CPU, or a soft limit",
             });
         }
-        if self.gang && cpus < 2 {
+        if self.gang && cpus < 2 && self.others == Others::None {
             return Err(Refusal::Unsupported {
                 reason: "a gang runs on several CPUs at the same time, and the promise is for one CPU",
-                remedy: "use at least 2 CPUs (--cpus 2), or leave --gang out",
+                remedy: "use at least 2 CPUs (--cpus 2) or several processes, or leave --gang out",
             });
         }
         if slice > period.saturating_mul(cpus) {
@@ -59,7 +59,14 @@ mod tests {
 
     fn request(slice: Nanos, period: Nanos, cpus: usize, limit: Limit) -> PromiseRequest {
         let reservation = Reservation { limit, ..Reservation::new(slice, period) };
-        PromiseRequest { name: "a".to_string(), reservation, cpus, gang: false, affinity: CpuSet::ALL }
+        PromiseRequest {
+            name: "a".to_string(),
+            reservation,
+            cpus,
+            gang: false,
+            others: Others::None,
+            affinity: CpuSet::ALL,
+        }
     }
 
     fn reservation(slice: Nanos, period: Nanos, cpus: usize) -> (Nanos, Nanos) {
@@ -100,7 +107,10 @@ mod tests {
         assert!(several.ends_with("; use one CPU, or a soft limit"), "{several}");
         let alone = PromiseRequest { gang: true, ..request(Nanos::ms(2), Nanos::ms(10), 1, soft) };
         let alone = refused(alone);
-        assert!(alone.ends_with("; use at least 2 CPUs (--cpus 2), or leave --gang out"), "{alone}");
+        assert!(
+            alone.ends_with("; use at least 2 CPUs (--cpus 2) or several processes, or leave --gang out"),
+            "{alone}"
+        );
         let gang = PromiseRequest { gang: true, ..request(Nanos::ms(4), Nanos::ms(10), 2, hard) };
         let gang = refused(gang);
         assert!(gang.ends_with("; use one CPU, or a soft limit"), "{gang}");

@@ -1,6 +1,6 @@
 //! [`PromiseRequest`]: a request for a promise.
 
-use sched::{CpuSet, Nanos, Reservation};
+use sched::{CpuSet, EntityId, Nanos, Reservation};
 
 /// The shortest period. With shorter periods, the turns of the agents would take most of the CPU time.
 pub const PERIOD_LEAST: Nanos = Nanos::us(100);
@@ -10,6 +10,18 @@ pub const SLICE_LEAST: Nanos = Nanos::us(10);
 /// occupy a CPU until real-time throttling, which limits the CPU time of real-time threads in every second, stops the
 /// client.
 pub(super) const SLICE_MOST: Nanos = Nanos::ms(100);
+
+/// Other promises in the gang of a promise.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Others {
+    /// None: the clients of the promise are a gang of their own.
+    #[default]
+    None,
+    /// Later promises will join the new gang.
+    Later,
+    /// The clients join the gang of this entity, with its slice and period, on other CPUs.
+    Of(EntityId),
+}
 
 /// A request for a promise to a process and its descendants.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,8 +33,10 @@ pub struct PromiseRequest {
     /// Number of CPUs among which the slice is divided. Range: 1 …; the slice is at most this number of periods.
     pub cpus: usize,
     /// Whether the threads of the client receive their parts of the slice at the same time on all CPUs: in periods that
-    /// begin together. If so, `cpus` is at least 2.
+    /// begin together. If so, `cpus` is at least 2, unless the client joins a gang or awaits others.
     pub gang: bool,
+    /// Other promises in the same gang, if `gang` is set.
+    pub others: Others,
     /// CPUs that the client may use.
     pub affinity: CpuSet,
 }

@@ -25,8 +25,8 @@ pub struct HeldPromise {
     pub cpu: Option<CpuId>,
     /// Reservation of the client on this CPU.
     pub reservation: Reservation,
-    /// Whether the clients of the promise are a gang.
-    pub is_in_gang: bool,
+    /// Gang of the client.
+    pub gang: Option<GroupId>,
 }
 
 impl HeldPromise {
@@ -41,6 +41,8 @@ impl HeldPromise {
 #[derive(Clone)]
 pub struct NoRoom {
     pub(super) request: PromiseRequest,
+    /// Existing gang that the request joins.
+    pub(super) gang: Option<GroupId>,
     /// CPUs that the process may use by its own affinity.
     pub(super) own: CpuSet,
     /// Share of a CPU that one more client could reserve, and the CPU. Unit: parts per million.
@@ -77,30 +79,33 @@ pub struct Alternatives {
 struct Trial {
     machine: Machine,
     held: Vec<EntityId>,
-    /// Gangs of the existing promises, by number of the promise.
-    gangs: BTreeMap<usize, GroupId>,
+    /// Gangs of the existing promises, and their copies in this machine.
+    gangs: BTreeMap<GroupId, GroupId>,
+    /// Copy of the gang that requests join.
+    joined: Option<GroupId>,
 }
 
 impl Trial {
     /// Returns the machine; `None` if the policy refuses the knobs, which it accepted before.
     fn new(room: &NoRoom) -> Option<Trial> {
         let machine = Machine::build(&room.policy, Topology::new(room.cpus), &room.knobs, Kicks::Delivered).ok()?;
-        let mut trial = Trial { machine, held: Vec::new(), gangs: BTreeMap::new() };
+        let mut trial = Trial { machine, held: Vec::new(), gangs: BTreeMap::new(), joined: None };
         for held in &room.held {
             let e = trial.hold(held).ok()?;
             trial.held.push(e);
         }
+        trial.joined = room.gang.and_then(|gang| trial.gangs.get(&gang).copied());
         Some(trial)
     }
 
     /// Attaches the client of an existing promise.
     fn hold(&mut self, held: &HeldPromise) -> Result<EntityId, Refused> {
-        let group = match (held.is_in_gang, self.gangs.get(&held.promise)) {
-            (false, _) => GroupId::ROOT,
-            (true, Some(&group)) => group,
-            (true, None) => {
+        let group = match held.gang.map(|gang| (gang, self.gangs.get(&gang))) {
+            None => GroupId::ROOT,
+            Some((_, Some(&group))) => group,
+            Some((gang, None)) => {
                 let group = self.create_gang()?;
-                self.gangs.insert(held.promise, group);
+                self.gangs.insert(gang, group);
                 group
             }
         };
@@ -120,7 +125,11 @@ impl Trial {
     /// Returns the CPUs on which the request, with this reservation per CPU, would be admitted.
     fn place(&mut self, request: &PromiseRequest, reservation: Reservation) -> Result<CpuSet, Refused> {
         let (mut answer, mut taken, mut entities) = (Ok(()), CpuSet::EMPTY, Vec::new());
-        let group = if request.gang { self.create_gang()? } else { GroupId::ROOT };
+        let group = match self.joined {
+            Some(joined) => joined,
+            None if request.gang => self.create_gang()?,
+            None => GroupId::ROOT,
+        };
         for _ in 0..request.cpus.max(1) {
             let e = match self.attach(reservation, request.affinity.minus(&taken), group) {
                 Ok(e) => e,
@@ -137,7 +146,7 @@ impl Trial {
             entities.push(e);
         }
         entities.into_iter().for_each(|e| self.machine.detach(Instant::ZERO, e));
-        if request.gang {
+        if request.gang && self.joined.is_none() {
             self.machine.remove_group(Instant::ZERO, group).expect("its members have left");
         }
         answer.map(|()| taken)

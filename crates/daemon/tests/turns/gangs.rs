@@ -1,7 +1,7 @@
 //! A promise to a gang: its members run on several CPUs at the same time.
 
 use super::scene::Scene;
-use daemon::dispatch::{PromiseRequest, RaiseBy, Refusal};
+use daemon::dispatch::{Others, PromiseRequest, RaiseBy, Refusal};
 use measure::Siblings;
 use sched::{CpuId, CpuSet, EntityId, GroupId, Input, Instant, Nanos, Reservation, State};
 use sim::{Periodic, Workload};
@@ -11,7 +11,14 @@ const HOGS: &[(&str, Workload)] = &[("hog", Workload::Hog), ("hog", Workload::Ho
 
 fn gang(slice: Nanos, period: Nanos) -> PromiseRequest {
     let reservation = Reservation::new(slice, period);
-    PromiseRequest { name: "vm".to_string(), reservation, cpus: 2, gang: true, affinity: CpuSet::ALL }
+    PromiseRequest {
+        name: "vm".to_string(),
+        reservation,
+        cpus: 2,
+        gang: true,
+        others: Others::None,
+        affinity: CpuSet::ALL,
+    }
 }
 
 /// Returns the end of the current period of `e`.
@@ -140,12 +147,57 @@ fn a_thread_whose_parent_is_on_another_cpu_of_the_promise_may_use_all_cpus() {
     assert_eq!([first, second, third].map(|tid| affinity(&scene, tid)), [CpuSet::first_n(2); 3]);
 }
 
+/// The vCPUs of several VMs run at the same time.
+#[test]
+fn promises_join_a_gang_and_change_with_it() {
+    let mut scene = Scene::new(RaiseBy::Inheritance, 3);
+    let first = PromiseRequest { cpus: 1, others: Others::Later, ..gang(Nanos::ms(4), Nanos::ms(10)) };
+    let one = scene.admit(&first, &[("hog", Workload::Hog)]).0.expect("there is room")[0];
+    scene.pass(Nanos::us(33_300));
+    let second = PromiseRequest { others: Others::Of(one), ..gang(Nanos::ms(8), Nanos::ms(10)) };
+    let other_slice = PromiseRequest { reservation: Reservation::new(Nanos::ms(6), Nanos::ms(10)), ..second.clone() };
+    let (refused, _) = scene.admit(&other_slice, HOGS);
+    assert!(refused.is_err_and(|refused| refused.to_string().contains("one slice and one period")));
+    let two = scene.admit(&second, HOGS).0.expect("there is room");
+    let all = [one, two[0], two[1]];
+    let (refused, _) = scene.admit(&PromiseRequest { cpus: 1, ..second.clone() }, HOGS);
+    assert!(refused.is_err(), "every CPU has a member");
+    let machine = scene.dispatcher.machine();
+    let cpus: CpuSet = all.iter().filter_map(|&e| machine.allowed(e).first()).collect();
+    assert_eq!(cpus.len(), 3);
+    assert!(all.iter().all(|&e| machine.params(e).group == machine.params(one).group));
+    scene.pass(Nanos::us(16_200));
+    let runs = |scene: &Scene| all.map(|e| matches!(scene.dispatcher.state(e), Some(State::Running(_))));
+    for _ in 0..100 {
+        let states = runs(&scene);
+        assert!(states == [true; 3] || states == [false; 3], "{states:?}");
+        scene.pass(Nanos::ms(1));
+    }
+    // The second promise changes to 6 ms on two CPUs, so the first promise changes to 3 ms on one CPU.
+    scene.dispatcher.adjust(two[1], Nanos::ms(6), Nanos::ms(15)).0.expect("there is room");
+    let promises = all.map(|e| scene.dispatcher.machine().promise(e).expect("it has a promise"));
+    assert!(promises.iter().all(|it| *it == promises[0] && it.slice == Nanos::ms(3)), "{promises:?}");
+    let (refused, _) = scene.dispatcher.adjust(one, Nanos::us(9_100), Nanos::ms(10));
+    let Err(Refusal::NoRoom(room)) = refused else { panic!("{refused:?}") };
+    assert_eq!(room.alternatives().slice, Some(Nanos::ms(27)), "9 ms on each CPU");
+    events(&mut scene);
+    scene.dispatcher.dismiss(one);
+    for e in two {
+        scene.dispatcher.dismiss(e);
+    }
+    let removed = events(&mut scene).into_iter().filter(|event| matches!(event, Event::GroupRemoved { .. })).count();
+    assert_eq!(removed, 1);
+    let (gone, _) = scene.admit(&second, HOGS);
+    assert!(matches!(gone, Err(Refusal::NoPromise)), "{gone:?}");
+}
+
 #[test]
 fn a_refused_gang_and_a_dismissed_gang_leave_no_group_behind() {
     let mut scene = Scene::new(RaiseBy::Inheritance, 2);
     let one = PromiseRequest {
         cpus: 1,
         gang: false,
+        others: Others::None,
         affinity: CpuSet::one(CpuId::new(1)),
         ..gang(Nanos::ms(5), Nanos::ms(10))
     };
@@ -216,6 +268,7 @@ fn a_refused_change_of_a_gang_changes_nothing() {
     let last = PromiseRequest {
         cpus: 1,
         gang: false,
+        others: Others::None,
         affinity: CpuSet::one(CpuId::new(1)),
         ..gang(Nanos::ms(4), Nanos::ms(10))
     };

@@ -1,6 +1,8 @@
 //! [`Scene`]: a simulated host with a daemon.
 
-use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose, find};
+use daemon::dispatch::{
+    Dispatcher, Enclosure, Others, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose, find,
+};
 use daemon::kernel::Kernel;
 use daemon::table::Table;
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
@@ -102,8 +104,14 @@ impl Scene {
         threads: &[(&str, Workload)],
     ) -> (EntityId, Vec<u32>) {
         let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(slice, period) };
-        let request =
-            PromiseRequest { name: "client".into(), reservation, cpus: 1, gang: false, affinity: CpuSet::ALL };
+        let request = PromiseRequest {
+            name: "client".into(),
+            reservation,
+            cpus: 1,
+            gang: false,
+            others: Others::None,
+            affinity: CpuSet::ALL,
+        };
         let (entities, tids) = self.admit(&request, threads);
         (entities.expect("there is room")[0], tids)
     }

@@ -1,10 +1,11 @@
 //! The members of a gang start together.
 
 use super::victim::Victim;
-use super::{Live, hogs, turn};
+use super::{HOG, Live, hogs, turn};
 use measure::Siblings;
 use sched::{EntityId, GroupId, GroupParams, Instant, Nanos, Params};
 use serde_json::Value;
+use sys::child::Child;
 use sys::{affinity, clock, thread};
 use trace::{Event, Sink};
 
@@ -58,6 +59,35 @@ fn groups(trace: &str) -> Vec<(EntityId, GroupId)> {
         _ => None,
     });
     attached.collect()
+}
+
+/// The processes of a run are one gang, with a thread on each of two CPUs.
+#[test]
+fn the_processes_of_a_run_are_one_gang() {
+    let Some(_turn) = turn() else { return };
+    if affinity::get(thread::current()).unwrap().len() < 2 {
+        eprintln!("SKIPPED: there is one CPU");
+        return;
+    }
+    let children = [Child::start(HOG).unwrap(), Child::start(HOG).unwrap()];
+    let _hogs = hogs();
+    let mut measured = Vec::new();
+    let is_together = (0..3).any(|_| {
+        let args = ["--period", "20ms", "--slice", "4ms", "--gang", "--for", "2s", "--json", "--trace", "run.txt"];
+        let mut live = Live::promise(&args, &children.each_ref().map(Child::pid));
+        let done = live.done();
+        assert!(matches!(done.code, Some(0 | 3)), "{:?}: {}", done.code, done.stderr);
+        let report: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
+        let gang = &report["runs"][0]["groups"][0];
+        assert_eq!(gang["entities"], 2);
+        let all = groups(&live.said("run.txt"));
+        assert!(all.len() == 2 && all[0].1 == all[1].1 && all[0].1 != GroupId::ROOT, "{all:?}");
+        let number = |key: &str| gang[key].as_u64().unwrap_or_else(|| panic!("{key} is in {gang}"));
+        measured.push((number("start_skews"), Nanos::ns(number("start_skew_p50_ns"))));
+        measured.last().is_some_and(|&(count, median)| count > 50 && median < TOGETHER)
+    });
+    eprintln!("number and median of the start skews of two processes: {measured:?}");
+    assert!(is_together, "{measured:?}");
 }
 
 /// The same threads without a gang start apart, because their periods follow their own wake-ups.

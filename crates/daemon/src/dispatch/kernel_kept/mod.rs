@@ -16,7 +16,7 @@ use super::journal::Journal;
 use super::leaving::{AllLeaving, Leaving};
 use super::promises::Promises;
 use super::refusal::Refusal;
-use super::request::PromiseRequest;
+use super::request::{Others, PromiseRequest};
 use super::room::{HeldPromise, NoRoom};
 use super::scan::{Found, Scanned, scan};
 use crate::Explanation;
@@ -198,13 +198,22 @@ impl<K: Kernel> KernelKept<K> {
             promise: thread.promise,
             cpu: None,
             reservation: thread.reservation(),
-            is_in_gang: false,
+            gang: None,
         });
         let all = self.machine.topology().all();
         let request = PromiseRequest { affinity: all, ..request.clone() };
         let (policy, knobs, cpus) = (self.policy, self.knobs.clone(), self.machine.topology().cpus);
         let free: (u64, Option<CpuId>) = (free_ppm, on);
-        Refusal::NoRoom(Box::new(NoRoom { request, own: all, free, held: held.collect(), policy, knobs, cpus }))
+        Refusal::NoRoom(Box::new(NoRoom {
+            request,
+            gang: None,
+            own: all,
+            free,
+            held: held.collect(),
+            policy,
+            knobs,
+            cpus,
+        }))
     }
 
     /// Begins to restore these threads. The caller of [`Promises::take_leaving`] finds their new children.
@@ -317,6 +326,7 @@ impl<K: Kernel> KernelKept<K> {
             reservation: Reservation::new(slice, period),
             cpus: entities.len(),
             gang: false,
+            others: Others::None,
             affinity,
         };
         let part = choice::reservation(&request, &affinity)?;

@@ -82,6 +82,13 @@ impl RunDescription {
         }
     }
 
+    /// Returns the gang of entity number `entity`, an index of [`RunDescription::groups`]; `None` if the entity is in no
+    /// gang.
+    #[must_use]
+    pub fn gang_of(&self, entity: usize) -> Option<usize> {
+        self.entities[entity].group.filter(|&group| self.groups[group].params.gang)
+    }
+
     /// Returns the name of host number `host` if the run has several hosts.
     #[must_use]
     pub fn host_among_several(&self, host: usize) -> Option<String> {

@@ -88,6 +88,9 @@ impl Kept {
         for reason in &played.warnings {
             text += &format!("\nThe daemon warns: {reason}.\n");
         }
+        for refusal in &played.refused_changes {
+            text += &format!("\n{refusal}.\n");
+        }
         for breach in &played.breaches {
             text += &format!("\n{}.\n", breach.in_words());
         }

@@ -34,6 +34,8 @@ pub(crate) struct PlannedProcess {
     pub(crate) share: Option<CpuShare>,
     pub(crate) arrival: Instant,
     pub(crate) leaves: Option<Instant>,
+    /// New reservations with their instants, in order of time.
+    pub(crate) changes: Vec<(Instant, Reservation)>,
     /// Entities of the process in the description of the run.
     pub(crate) entities: Range<usize>,
     /// Position of the request in its file; the default value if the request is not from a file.
@@ -104,6 +106,16 @@ impl Plan {
             }
         }
         Ok(self)
+    }
+
+    /// Returns the changes of all promises, the next one last: instant, index of the process, and new reservation.
+    pub(crate) fn changes(&self) -> Vec<(Instant, usize, Reservation)> {
+        let of_process = |(index, planned): (usize, &PlannedProcess)| {
+            planned.changes.iter().map(move |&(at, to)| (at, index, to)).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = self.processes.iter().enumerate().flat_map(of_process).collect();
+        all.sort_by_key(|&(at, index, _)| std::cmp::Reverse((at, index)));
+        all
     }
 
     fn cannot_promise(&self, planned: &PlannedProcess, wrong: Wrong) -> Failure {
@@ -199,6 +211,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
             share,
             arrival: Instant::ZERO,
             leaves: None,
+            changes: Vec::new(),
             entities: first..first + cpus,
             place: Span::default(),
         });
@@ -228,12 +241,13 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
                 deadline: jobs.deadline,
             })),
         };
+        let is_in_gang = description.gang_of(index).is_some();
         let request = entity.params.reservation.map(|reservation| PromiseRequest {
             name: entity.name.clone(),
             reservation,
             cpus: 1,
-            gang: false,
-            others: Others::None,
+            gang: is_in_gang,
+            others: if is_in_gang { Others::Later } else { Others::None },
             affinity: entity.params.affinity,
         });
         processes.push(PlannedProcess {
@@ -243,6 +257,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
             share: None,
             arrival: entity.arrival,
             leaves: entity.leaves,
+            changes: entity.changes.clone(),
             entities: index..index + 1,
             place: entity.place,
         });

@@ -13,7 +13,7 @@ use daemon::guardian::this_program;
 use daemon::live::Control;
 use daemon::processes::{Launcher, Output, RunProcess};
 use run::live::{left_to_kernel, merged, relative};
-use sched::{EntityId, Instant, Nanos};
+use sched::{EntityId, Instant, Nanos, Reservation};
 use sys::process::Process;
 use sys::usage;
 use sys::{clock, thread};
@@ -57,6 +57,8 @@ pub(crate) struct Played {
     pub(crate) exceptions: Vec<(EntityId, String)>,
     /// Problems of the daemon that ended no promise.
     pub(crate) warnings: Vec<Explanation>,
+    /// Changes of promises that the daemon has refused.
+    pub(crate) refused_changes: Vec<Explanation>,
     /// Times for which a promise was not kept.
     pub(crate) breaches: Vec<Breach>,
     /// Whether this host reports the wake-ups of all clients.
@@ -105,6 +107,10 @@ pub(crate) struct Player<'a, 'k> {
     left: Vec<Dismissed>,
     breaches: Breaches,
     reports_wakeups: bool,
+    /// Changes of promises that are not requested yet, the next one last: instant, index of the process, and reservation.
+    changes: Vec<(Instant, usize, Reservation)>,
+    /// Refused changes of promises.
+    refused: Vec<Explanation>,
 }
 
 /// Runs `plan`. Without a daemon, only the kernel schedules the processes. `what` is the text of the progress bar.
@@ -127,6 +133,8 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
         left: Vec::new(),
         breaches: Breaches::default(),
         reports_wakeups: true,
+        changes: plan.changes(),
+        refused: Vec::new(),
     };
     let progress = plan.length.map(|length| Progress::new(what.to_string(), length));
     let outcome = player.run(progress.as_ref());
@@ -155,6 +163,7 @@ impl Player<'_, '_> {
                 self.begin(index)?;
             }
             self.look()?;
+            self.change_due(now);
             self.dismiss_leaving(now);
             if let Some(progress) = progress {
                 progress.passed(now.saturating_since(self.start));
@@ -163,7 +172,8 @@ impl Player<'_, '_> {
             if now >= end || over || (coming.is_empty() && self.running.is_empty()) {
                 return Ok(());
             }
-            let next = coming.last().map_or(Instant::NEVER, |(arrival, _)| self.moment(*arrival));
+            let next = [coming.last().map(|(arrival, _)| *arrival), self.changes.last().map(|(at, ..)| *at)];
+            let next = next.into_iter().flatten().min().map_or(Instant::NEVER, |at| self.moment(at));
             clock::sleep_until(now.saturating_add(POLL).min(end).min(next.max(now.saturating_add(Nanos::ms(1)))));
         }
     }
@@ -225,17 +235,52 @@ impl Player<'_, '_> {
     fn promise(&mut self, index: usize, planned: &PlannedProcess, pid: u32) -> Result<Vec<EntityId>, Failure> {
         let (Some(front), Some(request)) = (self.front, &planned.request) else { return Ok(Vec::new()) };
         let start = request.reservation.start.map(|start| self.counted(self.moment(start)));
-        let mut all = self.ends.iter().filter_map(|end| end.entities.first().copied());
         let others = match request.others {
-            Others::Later => all.next().map_or(Others::Later, Others::Of),
+            Others::Later => self.gang_of(index).map_or(Others::Later, Others::Of),
             others => others,
         };
-        let reservation = sched::Reservation { start, ..request.reservation };
+        let reservation = Reservation { start, ..request.reservation };
         let request = PromiseRequest { reservation, others, ..request.clone() };
         let entities = front.admit(&request, pid).map_err(|refusal| self.plan.refused(index, &refusal))?;
         self.reports_wakeups &= entities.iter().all(|&e| front.reports_wakeups(e));
         self.read();
         Ok(entities)
+    }
+
+    /// Returns an entity with a promise in the gang of process `index`.
+    fn gang_of(&self, index: usize) -> Option<EntityId> {
+        let description = &self.plan.description;
+        let gang = |index: usize| {
+            let planned = &self.plan.processes[index];
+            planned.request.as_ref().and_then(|_| description.gang_of(planned.entities.start))
+        };
+        let mut others = self.ends.iter().enumerate().filter(|(other, _)| gang(*other) == gang(index));
+        others.find_map(|(_, end)| end.entities.first().copied())
+    }
+
+    /// Requests the changes of promises that are due at `now`. The promises of a gang change together, so one request
+    /// suffices.
+    fn change_due(&mut self, now: Instant) {
+        let Some(front) = self.front else { return };
+        let (description, start) = (&self.plan.description, self.start);
+        let mut changed = Vec::new();
+        while let Some((at, index, to)) =
+            self.changes.pop_if(|(at, ..)| start.saturating_add(at.since(Instant::ZERO)) <= now)
+        {
+            let planned = &self.plan.processes[index];
+            let gang = description.gang_of(planned.entities.start);
+            let is_served = self.running.iter().any(|running| running.index == index && running.had.is_none());
+            if !is_served || (gang.is_some() && changed.contains(&(at, gang))) {
+                continue;
+            }
+            changed.push((at, gang));
+            if let Err(refusal) = front.adjust(self.ends[index].entities[0], to.slice, to.period) {
+                let Explanation { reason, remedy } = refusal.reason();
+                let what =
+                    format!("The change of {} at {} is refused: {reason}", planned.name, at.since(Instant::ZERO));
+                self.refused.push(Explanation::new(what, remedy));
+            }
+        }
     }
 
     fn read(&mut self) {
@@ -393,6 +438,7 @@ impl Player<'_, '_> {
             alone,
             front,
             breaches,
+            refused,
             ..
         } = self;
         if let Some(measured) = &mut measured {
@@ -415,6 +461,7 @@ impl Player<'_, '_> {
             troubles,
             exceptions,
             warnings,
+            refused_changes: refused,
             breaches: breaches.all,
             reports_wakeups,
         }

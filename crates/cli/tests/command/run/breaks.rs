@@ -132,14 +132,7 @@ fn after_the_death_of_daemon_and_guardians_a_release_gives_everything_back() {
         let hog = Child::start(HOG).unwrap();
         let before = Now::of(hog.pid());
         let live = Live::promise(&PROMISE.into_iter().chain(limit).collect::<Vec<_>>(), &[hog.pid()]);
-        let (guardian, standby) = (live.guardian(), live.await_standby());
-        // No guardian may restore the threads before it is killed, nor the daemon replace it.
-        standby.stop().unwrap();
-        live.process.stop().unwrap();
-        guardian.kill().unwrap();
-        live.process.kill().unwrap();
-        standby.kill().unwrap();
-        assert!([&guardian, &standby, &live.process].iter().all(|process| process.ends_within(Nanos::s(2))));
+        live.kill_all();
         assert_ne!(affinity::get(hog.pid()).unwrap(), before.affinity, "it is still confined");
         let released = live.place.run(&["release", "--directory", "live"]);
         assert_eq!(released.code, Some(0), "{released:?}");

@@ -90,6 +90,38 @@ fn the_processes_of_a_run_are_one_gang() {
     assert!(is_together, "{measured:?}");
 }
 
+/// A VM of a scenario is a gang in a live run, and its vCPUs change their promises together.
+#[test]
+fn a_vm_of_a_scenario_is_a_gang_whose_promises_change_together() {
+    let Some(_turn) = turn() else { return };
+    if affinity::get(thread::current()).unwrap().len() < 2 {
+        eprintln!("SKIPPED: there is one CPU");
+        return;
+    }
+    let _hogs = hogs();
+    let scenario = "name = \"change\"\ncpus = 2\nlength = \"2s\"\n\
+                    [[vm]]\nname = \"parallel\"\nvcpus = 2\ngang = true\nworkload = \"hog\"\n\
+                    slice = \"4ms\"\nperiod = \"20ms\"\n\
+                    [[vm.change]]\nat = \"1s\"\nslice = \"6ms\"\nperiod = \"30ms\"\n\
+                    [[vm.change]]\nat = \"1.5s\"\nslice = \"39ms\"\nperiod = \"40ms\"\n";
+    let mut live = Live::of_scenario_with(scenario, &["--trace", "run.txt"]);
+    let done = live.done();
+    assert!(matches!(done.code, Some(0 | 3)), "{:?}: {}", done.code, done.stderr);
+    let text = live.said("run.txt");
+    let all = groups(&text);
+    assert!(all.len() == 2 && all[0].1 == all[1].1 && all[0].1 != GroupId::ROOT, "{all:?}");
+    let trace = trace::text::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+    let slice_of = |event: &Event| match event {
+        Event::Adjust { entity, params } => Some((*entity, params.reservation?.slice)),
+        _ => None,
+    };
+    let changes: Vec<(EntityId, Nanos)> = trace.events.iter().filter_map(|(_, event)| slice_of(event)).collect();
+    assert_eq!(changes.len(), 2, "each member changes once: {changes:?}");
+    assert!(all.iter().all(|(e, _)| changes.contains(&(*e, Nanos::ms(6)))), "{changes:?}");
+    let refusal = "The change of parallel/0 at 1.5s is refused: ";
+    assert!(done.stdout.contains(refusal) && done.stdout.contains("start skew"), "{}", done.stdout);
+}
+
 /// The same threads without a gang start apart, because their periods follow their own wake-ups.
 #[test]
 fn the_threads_of_a_gang_start_together_and_those_of_no_gang_do_not() {

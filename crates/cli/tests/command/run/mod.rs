@@ -210,9 +210,14 @@ impl Live {
 
     /// Starts a run of the scenario that is written in `toml`.
     fn of_scenario(toml: &str) -> Live {
+        Live::of_scenario_with(toml, &[])
+    }
+
+    /// Starts a run of the scenario that is written in `toml`, with further arguments.
+    fn of_scenario_with(toml: &str, args: &[&str]) -> Live {
         let place = Place::new();
         place.file("scenario.toml", toml);
-        Live::at(place, &["scenario.toml"])
+        Live::at(place, &[&["scenario.toml"], args].concat())
     }
 
     /// Starts a run in a new process group, as a shell does on a terminal.
@@ -292,6 +297,17 @@ impl Live {
             found.is_some()
         });
         found.unwrap()
+    }
+
+    /// Kills the daemon and both guardians, before any of them restores a thread.
+    fn kill_all(&self) {
+        let (guardian, standby) = (self.guardian(), self.await_standby());
+        // No guardian may restore the threads before it is killed, nor the daemon replace it.
+        standby.stop().unwrap();
+        self.process.stop().unwrap();
+        let all = [&guardian, &self.process, &standby];
+        all.iter().for_each(|process| process.kill().unwrap());
+        assert!(all.iter().all(|process| process.ends_within(Nanos::s(2))));
     }
 
     /// Sends `signal` to the process group of the run, as a terminal does.

@@ -2,7 +2,6 @@
 
 use super::{HOG, Live, Now, last_cpu, soon, turn, until};
 use sched::{CpuId, CpuSet, Nanos};
-use std::process::Command;
 use sys::cgroup::Hierarchy;
 use sys::child::Child;
 use sys::usage::Meter;
@@ -89,16 +88,12 @@ fn a_process_returns_to_its_group_after_a_kill_of_the_daemon() {
 }
 
 #[test]
-fn a_release_after_the_loss_of_daemon_and_guardian_moves_the_process_back() {
+fn a_release_after_the_loss_of_daemon_and_guardians_moves_the_process_back() {
     let Some(_turn) = turn() else { return };
     let hog = Child::start(HOG).unwrap();
     let Some(home) = group_of(hog.pid()) else { return };
-    let (mut live, path) = share(&["--cap", "50"], hog.pid(), &home);
-    let guardian = live.guardian();
-    let kill = format!("kill -KILL {} {}", guardian.pid(), live.process.pid());
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-    live.done();
-    soon("the guardian has ended", || guardian.has_ended());
+    let (live, path) = share(&["--cap", "50"], hog.pid(), &home);
+    live.kill_all();
     assert_eq!(group_of(hog.pid()).unwrap(), path, "the table still has the group");
     let done = live.place.run(&["release", "--directory", "live"]);
     assert!(done.code == Some(0) && done.stdout.contains("1 control group restored"), "{done:?}");

@@ -400,10 +400,13 @@ pub(crate) struct LabRun {
     /// Use the full size of the papers; takes far longer
     #[arg(long, conflicts_with = "smoke")]
     pub(crate) full: bool,
-    /// Run a few points with one seed, and compare them with recorded results
+    /// Run a few points with one seed, and compare them with recorded results (--live: show them beside each other)
     #[arg(long, conflicts_with_all = ["record", "seeds", "json"])]
     pub(crate) smoke: bool,
-    /// Write measured.json and RESULT.md of each paper; requires all experiments
+    /// Run the live experiments, with real processes on this host; needs the privileges of `tactus run`
+    #[arg(long, conflicts_with = "threads")]
+    pub(crate) live: bool,
+    /// Write measured.json and RESULT.md of each paper; without --live, requires all experiments
     #[arg(long, conflicts_with_all = ["full", "seeds"])]
     pub(crate) record: bool,
     /// Print the verdicts and all measurements as JSON

@@ -1,9 +1,6 @@
-//! The claims and recorded results that a command of `tactus lab` selects.
+//! The claims that a command of `tactus lab` selects.
 
 use crate::failure::{Failure, usage};
-
-/// The file with the results of a paper.
-pub(crate) const RECORDED: &str = "measured.json";
 
 /// Returns the claims that `asked` names; an empty list for all claims.
 pub(crate) fn named(asked: &[String]) -> Result<Vec<String>, Failure> {

@@ -1,7 +1,10 @@
 //! `tactus lab`: the figures and tables of papers, run, evaluated and drawn.
 
+mod host;
+mod live;
+
 use crate::args::{Lab, LabList, LabRun, LabWhat};
-use crate::claims::{RECORDED, named};
+use crate::claims::named;
 use crate::failure::{Failure, usage};
 use crate::output::{self, keep};
 use crate::pictures;
@@ -9,8 +12,9 @@ use crate::progress::Progress;
 use anyhow::anyhow;
 use lab::experiment::Extent;
 use lab::judge::{Status, Verdict, judge};
+use lab::results::RECORDED;
 use lab::store::{self, Store};
-use lab::suite::Watch;
+use lab::suite::{Stage, Watch};
 use lab::{Paper, Problem, Results, Suite, result};
 use sched::Nanos;
 use serde::Serialize;
@@ -31,6 +35,7 @@ impl From<Problem> for Failure {
 pub(crate) fn run(args: &Lab) -> Result<ExitCode, Failure> {
     match &args.what {
         LabWhat::List(what) => list(what),
+        LabWhat::Run(what) if what.live => live::play(what),
         LabWhat::Run(what) => play(what),
         LabWhat::Report(what) => pictures::report(what),
     }
@@ -75,6 +80,15 @@ fn list(args: &LabList) -> Result<ExitCode, Failure> {
     text += "Next: tactus lab run C1, or all; tactus lab report.\n";
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl Bar {
+    /// Completes the bar.
+    fn finish(self, has_played: bool) {
+        if let Some(bar) = self.0.into_inner() {
+            bar.finish(if has_played { "all runs are finished" } else { "not all runs are finished" });
+        }
+    }
 }
 
 /// Shows the progress of the suite.
@@ -132,11 +146,9 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
         args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
     let bar = Bar::default();
     let in_order = output::end_in_order();
-    let played = suite.play(&store, threads, &bar);
+    let played = suite.play(&store, Stage::Simulator(threads), &bar);
     drop(in_order);
-    if let Some(bar) = bar.0.into_inner() {
-        bar.finish(if played.is_ok() { "all runs are finished" } else { "not all runs are finished" });
-    }
+    bar.finish(played.is_ok());
     let results = match played {
         Err(Problem::Interrupted) => {
             output::complain("interrupted: finished runs are kept, and the same command resumes");
@@ -169,7 +181,7 @@ fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
     let mut differences = Vec::new();
     let mut rows = 0;
     for (paper, anew) in papers.iter().zip(results) {
-        let recorded = Results::read(&paper.directory.join(RECORDED))?;
+        let recorded = paper.recorded()?.unwrap_or_default();
         let found = lab::suite::differences(&recorded, anew);
         rows += anew.experiments.values().map(Vec::len).sum::<usize>();
         differences.extend(found.into_iter().map(|difference| format!("{}: {difference}", paper.key)));
@@ -246,6 +258,11 @@ fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
 /// the old or the new content.
 fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
     keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
-    keep(&paper.directory.join("RESULT.md"), result::text(paper, measured, verdicts).as_bytes())?;
-    Ok(())
+    write_result(paper, measured, verdicts)
+}
+
+/// Writes RESULT.md of `paper`.
+fn write_result(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
+    let text = result::text(paper, measured, verdicts)?;
+    Ok(keep(&paper.directory.join("RESULT.md"), text.as_bytes())?)
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, anyhow};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// Unfinished files, which an interrupt removes.
@@ -16,7 +16,7 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
 }
 
 /// Whether interrupts are deferred.
-static IN_ORDER: AtomicBool = AtomicBool::new(false);
+static IN_ORDER: AtomicUsize = AtomicUsize::new(0);
 /// Whether SIGINT, SIGTERM or SIGHUP was received.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -27,13 +27,13 @@ pub(crate) struct InOrder;
 
 /// Defers interrupts until the guard is dropped, so that an operation can end in order.
 pub(crate) fn end_in_order() -> InOrder {
-    IN_ORDER.store(true, Ordering::SeqCst);
+    IN_ORDER.fetch_add(1, Ordering::SeqCst);
     InOrder
 }
 
 impl Drop for InOrder {
     fn drop(&mut self) {
-        IN_ORDER.store(false, Ordering::SeqCst);
+        IN_ORDER.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn is_interrupted() -> bool {
 pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     let handler = || {
         let again = INTERRUPTED.swap(true, Ordering::SeqCst);
-        if IN_ORDER.load(Ordering::SeqCst) && !again {
+        if IN_ORDER.load(Ordering::SeqCst) > 0 && !again {
             return;
         }
         // The loop holds the lock, so no file can be completed while the handler removes the unfinished files.

@@ -1,7 +1,7 @@
 //! `tactus lab report`: writes a page of all claims, and the figures, from recorded or stored results.
 
 use crate::args::LabReport;
-use crate::claims::{RECORDED, named};
+use crate::claims::named;
 use crate::failure::{Failure, usage};
 use crate::output::{self, keep};
 use crate::progress::Progress;
@@ -9,6 +9,7 @@ use anyhow::Context;
 use lab::experiment::{Experiment, Extent, Schedule};
 use lab::page::{self, Drawing, Picture, Report};
 use lab::store::{self, Store};
+use lab::results::RECORDED;
 use lab::{Paper, Results, Suite};
 use std::fmt::Write as _;
 use std::num::NonZero;
@@ -23,7 +24,7 @@ pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
     let asked = papers.iter().filter(|paper| paper.claims.iter().any(|claim| suite.asks(&claim.id)));
     let mut reports = Vec::new();
     for paper in asked {
-        let results = if args.last { last(&suite, paper, &args.results)? } else { recorded(paper)? };
+        let results = if args.last { last(&suite, paper, &args.results)? } else { paper.recorded()? };
         reports.push(Report::new(paper, results, |id| suite.asks(id))?);
     }
     let without: Vec<&Report<'_>> = reports.iter().filter(|report| report.results.is_none()).collect();
@@ -49,12 +50,6 @@ fn unmeasured(paper: &Paper, is_last: bool) -> String {
         return format!("{key}: no experiment has finished with this program; `tactus lab run` runs the experiments");
     }
     format!("{key}: no results are recorded ({RECORDED}); `tactus lab run all --record` measures the paper")
-}
-
-/// Returns the recorded results of `paper`, if any.
-fn recorded(paper: &Paper) -> Result<Option<Results>, Failure> {
-    let path = paper.directory.join(RECORDED);
-    Ok(if path.exists() { Some(Results::read(&path)?) } else { None })
 }
 
 /// Returns the latest results of `paper`, if any.

@@ -29,6 +29,8 @@ pub mod priority {
     pub const AMONG_OTHERS: u32 = 95;
     /// Priority of the sentinels. Each sentinel runs when no raised thread wants its CPU.
     pub const SENTINEL: u32 = 94;
+    /// Priority of a thread that only precedes ordinary threads.
+    pub const LEAST: u32 = 1;
     /// The priorities of raised threads.
     pub const ALL_RAISED: [u32; 3] = [RAISED, HELPER, AMONG_OTHERS];
 }

@@ -91,7 +91,7 @@ impl<'e> Cell<'e> {
             Err(why) if self.experiment.may_refuse => (None, Some(why)),
             Err(why) => return Err(self.unplayable(&why)),
         };
-        self.measure(report.as_ref(), refused.as_ref()).map(Some)
+        self.measure(report.as_ref(), refused.map(|why| why.to_string()), BTreeMap::new()).map(Some)
     }
 
     /// Returns the run of `scenario`, the parsed text of this cell, under `choice`.
@@ -113,11 +113,24 @@ impl<'e> Cell<'e> {
         Ok(Some(report))
     }
 
-    fn measure(&self, report: Option<&Report>, refused: Option<&Problems>) -> Result<Measured, Problem> {
+    /// Returns the failure of a live run, with its point and seed.
+    pub(crate) fn failed(&self, why: String) -> Problem {
+        let of = format!("{} at {} with seed {}", self.experiment.path.display(), shown(&self.point), self.seed);
+        Problem::Live { of, why }
+    }
+
+    /// Evaluates the metrics over `report`, the reason of a refusal, and `further` variables.
+    pub(crate) fn measure(
+        &self,
+        report: Option<&Report>,
+        refused: Option<String>,
+        further: BTreeMap<&'static str, Value>,
+    ) -> Result<Measured, Problem> {
         let environment = compute::environment();
         let mut context: BTreeMap<&str, Value> = report.map(views).unwrap_or_default();
+        context.extend(further);
         context.insert("refused", Value::from(refused.is_some()));
-        context.insert("why", Value::from(refused.map(Problems::to_string).unwrap_or_default()));
+        context.insert("why", Value::from(refused.unwrap_or_default()));
         for (axis, value) in &self.variables {
             context.insert(axis, Value::from(Serde(value)));
         }

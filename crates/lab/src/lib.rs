@@ -13,6 +13,7 @@ pub mod experiment;
 #[cfg(test)]
 mod fingerprint;
 pub mod judge;
+pub mod live;
 pub mod page;
 pub mod paper;
 pub mod parallel;

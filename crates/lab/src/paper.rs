@@ -3,6 +3,7 @@
 use crate::claim::{self, Claim};
 use crate::experiment::Experiment;
 use crate::problem::{Problem, read};
+use crate::results::{RECORDED, Results};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,12 @@ pub struct Paper {
     pub claims: Vec<Claim>,
     /// Experiments, in the order of their names.
     pub experiments: Vec<Experiment>,
+    /// The live part: the claims that real processes on a host can test, with experiments of their own.
+    pub live: Option<Box<Paper>>,
 }
+
+/// Directory of the live part in the directory of a paper.
+const LIVE: &str = "live";
 
 /// Content of `claims.toml`.
 #[derive(Deserialize)]
@@ -67,7 +73,10 @@ impl Paper {
         }
         let key = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let File { source, method, claim } = file;
-        Ok(Paper { key, directory: directory.to_path_buf(), source, method, claims: claim, experiments })
+        let live = directory.join(LIVE);
+        let live = live.is_dir().then(|| Paper::read(&live)).transpose()?;
+        let live = live.map(|live| Box::new(Paper { key: format!("{key}/{LIVE}"), ..live }));
+        Ok(Paper { key, directory: directory.to_path_buf(), source, method, claims: claim, experiments, live })
     }
 
     /// Reads every paper in `directory`, in the order of their names.
@@ -86,6 +95,15 @@ impl Paper {
             return Err(Problem::wrong(directory, "there are no papers", right));
         }
         directories.iter().map(|directory| Paper::read(directory)).collect()
+    }
+
+    /// Reads the recorded results of the paper; `None` if none are recorded.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has an invalid format.
+    pub fn recorded(&self) -> Result<Option<Results>, Problem> {
+        let path = self.directory.join(RECORDED);
+        path.exists().then(|| Results::read(&path)).transpose()
     }
 
     /// Returns the experiments that test the claim `id`.

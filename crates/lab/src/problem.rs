@@ -34,6 +34,14 @@ pub enum Problem {
         /// Error of the scenario.
         why: miette::Report,
     },
+    /// A run on this host has failed.
+    #[error("{of}: {why}")]
+    Live {
+        /// Experiment, point and seed of the run.
+        of: String,
+        /// The reason.
+        why: String,
+    },
     /// The run was interrupted on request.
     #[error("interrupted")]
     Interrupted,
@@ -55,7 +63,7 @@ impl Problem {
     /// Returns whether the cause is the input, and not a failure to write or an interruption.
     #[must_use]
     pub fn is_input(&self) -> bool {
-        !matches!(self, Problem::File { done: "written", .. } | Problem::Interrupted)
+        !matches!(self, Problem::File { done: "written", .. } | Problem::Live { .. } | Problem::Interrupted)
     }
 }
 

@@ -2,14 +2,23 @@
 
 use crate::claim::Accepted;
 use crate::experiment::Experiment;
-use crate::judge::{Judged, Status, Verdict};
+use crate::judge::{Judged, Status, Verdict, judge};
+use crate::live::STEAL;
 use crate::paper::Paper;
+use crate::problem::Problem;
 use crate::results::Results;
 use measure::statistics;
 
-/// Returns the text of `RESULT.md` of `paper`.
-#[must_use]
-pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> String {
+/// Returns the text of `RESULT.md` of `paper`. If results of its live part are recorded, the text includes them.
+///
+/// # Errors
+/// The live results cannot be read or judged.
+pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Result<String, Problem> {
+    let recorded = paper.live.as_deref().map(|part| Ok((part, part.recorded()?))).transpose()?;
+    let live = match &recorded {
+        Some((part, Some(results))) => Some(Live::new(part, results)?),
+        _ => None,
+    };
     let count = |status| verdicts.iter().filter(|verdict| verdict.status == status).count();
     let mut text = format!("# {}\n\n{}\n\n", paper.key, paper.source.trim());
     text += &format!(
@@ -26,23 +35,83 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Strin
         sureness(results.seeds()),
     );
     text += &format!("{}\n\n", paper.method.trim());
-    text += "| | claim | measured (paper) | status | why |\n|---|---|---|---|---|\n";
+    let (title, rule) = if live.is_some() { (" real processes |", "---|") } else { ("", "") };
+    text += &format!("| | claim | simulated (paper) | status | why |{title}\n|---|---|---|---|---|{rule}\n");
     for verdict in verdicts {
-        let checks: Vec<String> = verdict.checks.iter().map(line).collect();
         text += &format!(
-            "| {} | {} | {} | **{}** | {} |\n",
+            "| {} | {} | {} | **{}** | {} |{}\n",
             verdict.id,
             cell(verdict.claim),
-            checks.join("<br>"),
+            checks(verdict),
             verdict.status.word(),
             cell(verdict.why.unwrap_or_default()),
+            live.as_ref().map_or(String::new(), |live| format!(" {} |", live.cell(verdict.id))),
         );
     }
-    text += "\n## Experiments\n\n| file | shows | points | seeds | for |\n|---|---|---|---|---|\n";
-    for experiment in &paper.experiments {
-        text += &row(experiment, results);
+    if let Some(live) = &live {
+        text += "\n## Real processes\n\n";
+        text += &live.text(verdicts);
     }
-    text
+    text += HEAD_OF_EXPERIMENTS;
+    paper.experiments.iter().for_each(|experiment| text += &row("experiments", experiment, results));
+    if let Some(Live { part, results, .. }) = live {
+        part.experiments.iter().for_each(|experiment| text += &row("live/experiments", experiment, results));
+    }
+    Ok(text)
+}
+
+const HEAD_OF_EXPERIMENTS: &str =
+    "\n## Experiments\n\n| file | shows | points | seeds | for |\n|---|---|---|---|---|\n";
+
+/// The live part of a paper, with its recorded results.
+struct Live<'p> {
+    part: &'p Paper,
+    results: &'p Results,
+    /// Verdicts on the claims whose experiments are recorded.
+    verdicts: Vec<Verdict<'p>>,
+}
+
+impl<'p> Live<'p> {
+    fn new(part: &'p Paper, results: &'p Results) -> Result<Live<'p>, Problem> {
+        let is_recorded = |experiment: &Experiment| results.experiments.contains_key(&experiment.name);
+        let verdicts = judge(part, results, |id| part.experiments_of(id).all(is_recorded))?;
+        Ok(Live { part, results, verdicts })
+    }
+
+    /// Returns the status and the checks of the claim `id`, for a cell of a table.
+    fn cell(&self, id: &str) -> String {
+        let verdict = self.verdicts.iter().find(|verdict| verdict.id == id);
+        let words = |verdict: &Verdict<'_>| {
+            let why = verdict.why.map_or(String::new(), |why| format!("<br>{}", cell(why)));
+            format!("**{}**<br>{}{why}", verdict.status.word(), checks(verdict))
+        };
+        verdict.map_or(String::new(), words)
+    }
+
+    /// Describes the machine and the method, and lists the claims that only real processes test. `simulated` are the
+    /// verdicts of the other claims.
+    fn text(&self, simulated: &[Verdict<'_>]) -> String {
+        let machine = self.results.machine.as_deref().unwrap_or("an unknown machine");
+        let steal = self.results.greatest(STEAL).map_or("not counted".to_string(), |ppm| {
+            format!("at most {} % of the CPUs in any run", number(ppm / 10_000.0))
+        });
+        let mut text = format!("Recorded on {machine}, by `tactus lab run all --live --record`. Steal time: {steal}.\n\n");
+        text += &format!("{}\n", self.part.method.trim());
+        let only = self.verdicts.iter().filter(|verdict| simulated.iter().all(|other| other.id != verdict.id));
+        let rows: Vec<String> = only
+            .map(|verdict| format!("| {} | {} | {} |\n", verdict.id, cell(verdict.claim), self.cell(verdict.id)))
+            .collect();
+        if !rows.is_empty() {
+            text += "\n| | claim | real processes |\n|---|---|---|\n";
+            text += &rows.concat();
+        }
+        text
+    }
+}
+
+/// Formats the checks of `verdict`, one per line.
+fn checks(verdict: &Verdict<'_>) -> String {
+    verdict.checks.iter().map(line).collect::<Vec<_>>().join("<br>")
 }
 
 /// Formats the confidence of an interval over this number of seeds, in percent: at least 95 from six seeds on.
@@ -51,12 +120,12 @@ pub(crate) fn sureness(seeds: usize) -> String {
     format!("{}.{:02}", ppm / 10_000, ppm / 100 % 100)
 }
 
-fn row(experiment: &Experiment, results: &Results) -> String {
+fn row(directory: &str, experiment: &Experiment, results: &Results) -> String {
     let rows = results.experiments.get(&experiment.name).map_or(&[][..], Vec::as_slice);
     let seeds = rows.iter().map(|row| row.seeds.len()).min().unwrap_or(0);
     let Experiment { name, figure, title, claims, .. } = experiment;
     let shows = format!("{}: {}", cell(figure), cell(title));
-    format!("| `experiments/{name}.toml` | {shows} | {} | {seeds} | {} |\n", rows.len(), claims.join(", "))
+    format!("| `{directory}/{name}.toml` | {shows} | {} | {seeds} | {} |\n", rows.len(), claims.join(", "))
 }
 
 /// Escapes `text` for a cell of a Markdown table.

@@ -6,6 +6,9 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
+/// Name of the file with the recorded results, in the directory of a paper.
+pub const RECORDED: &str = "measured.json";
+
 /// Measurements of one run, by name. A measurement is a number, a Boolean, a string, a list of numbers or of pairs, or
 /// null.
 pub type Measured = IndexMap<String, serde_json::Value>;
@@ -24,6 +27,9 @@ pub struct Row {
 pub struct Results {
     /// Version of the program that measured the results.
     pub version: String,
+    /// Description of the machine of live results; `None`: the results are simulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// Points of each experiment, in order.
     pub experiments: IndexMap<String, Vec<Row>>,
 }
@@ -34,6 +40,12 @@ impl Results {
     pub fn seeds(&self) -> usize {
         let rows = self.experiments.values().flatten();
         rows.map(|row| row.seeds.len()).min().unwrap_or(0)
+    }
+
+    /// Returns the greatest value of the numeric measurement `name`; `None` if no run has such a measurement.
+    pub(crate) fn greatest(&self, name: &str) -> Option<f64> {
+        let runs = self.experiments.values().flatten().flat_map(|row| &row.seeds);
+        runs.filter_map(|run| run.get(name)?.as_f64()).max_by(f64::total_cmp)
     }
 
     /// Reads results from the file at `path`, in the format of [`to_text`](Results::to_text).
@@ -51,7 +63,8 @@ impl Results {
     /// Never panics, because all results can be converted to JSON.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut text = format!("{{\n\"version\": {},\n\"experiments\": {{", json(&self.version));
+        let machine = self.machine.as_ref().map_or(String::new(), |it| format!("\"machine\": {},\n", json(it)));
+        let mut text = format!("{{\n\"version\": {},\n{machine}\"experiments\": {{", json(&self.version));
         for (nth, (name, rows)) in self.experiments.iter().enumerate() {
             text += if nth > 0 { ",\n" } else { "\n" };
             text += &format!("{}: [\n", json(name));
@@ -79,11 +92,11 @@ mod tests {
             seeds: vec![measured(0.1 + 0.2), measured(1e300)],
         };
         let experiments = IndexMap::from([("b".to_string(), vec![row("x"), row("y")]), ("a".to_string(), vec![])]);
-        let results = Results { version: "1".into(), experiments };
+        let results = Results { version: "1".into(), machine: Some("one CPU".into()), experiments };
         let directory = tempfile::tempdir().expect("there is room");
         let path = directory.path().join("measured.json");
         std::fs::write(&path, results.to_text()).expect("it is written");
         assert_eq!(Results::read(&path).expect("it is read"), results);
-        assert_eq!(results.to_text().lines().count(), 12);
+        assert_eq!(results.to_text().lines().count(), 13);
     }
 }

@@ -23,6 +23,15 @@ struct Line {
 /// not part of the fingerprint, because it differs between machines and changes with the command-line interface.
 pub const SOURCES: &str = env!("TACTUS_SOURCES");
 
+/// Returns a hash of the file at `path`, as 64 hexadecimal digits.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn hash_of(path: &Path) -> Result<String, Problem> {
+    let bytes = std::fs::read(path).map_err(|why| Problem::unread(path, why))?;
+    Ok(blake3::hash(&bytes).to_hex().to_string())
+}
+
 /// Finished runs, by all inputs that determine their outcome.
 #[derive(Debug)]
 pub struct Store {

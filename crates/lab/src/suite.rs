@@ -2,6 +2,7 @@
 
 use crate::cell::Cell;
 use crate::experiment::{Experiment, Extent, shown};
+use crate::live::Host;
 use crate::paper::Paper;
 use crate::problem::Problem;
 use crate::results::{Measured, Results, Row};
@@ -21,6 +22,51 @@ pub struct Suite<'p> {
     pub extent: Extent,
     /// Number of seeds. `None`: each experiment has its own number of seeds.
     pub seeds: Option<u32>,
+}
+
+/// Where the runs of a suite take place.
+#[derive(Clone, Copy)]
+pub enum Stage<'h> {
+    /// In the simulator, on this number of threads.
+    Simulator(usize),
+    /// On a host, one run after another. All runs of a seed precede the runs of the next seed, so that slow changes of
+    /// the host affect all points alike.
+    Host(&'h dyn Host),
+}
+
+impl std::fmt::Debug for Stage<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stage::Simulator(threads) => f.debug_tuple("Simulator").field(threads).finish(),
+            Stage::Host(host) => f.debug_tuple("Host").field(&host.machine()).finish(),
+        }
+    }
+}
+
+impl Stage<'_> {
+    /// Returns the key of a run in a store.
+    fn key(&self, cell: &Cell<'_>) -> String {
+        match self {
+            Stage::Simulator(_) => cell.inputs(),
+            Stage::Host(host) => format!("{}\n{}\n{}", host.machine(), host.program(), cell.inputs()),
+        }
+    }
+
+    fn threads(&self) -> usize {
+        match self {
+            Stage::Simulator(threads) => *threads,
+            Stage::Host(_) => 1,
+        }
+    }
+
+    /// Sorts the numbers of the runs into the order in which they begin.
+    fn order(&self, runs: &mut [usize], cells: &[Cell<'_>]) {
+        match self {
+            // The longest runs begin first, so that at the end, threads do not wait for a long run.
+            Stage::Simulator(_) => runs.sort_by_key(|&nth| std::cmp::Reverse(cells[nth].length)),
+            Stage::Host(_) => runs.sort_by_key(|&nth| cells[nth].seed),
+        }
+    }
 }
 
 /// Observer of the progress of a suite. Several threads call its methods.
@@ -92,7 +138,7 @@ impl<'p> Suite<'p> {
         Ok(cells)
     }
 
-    /// Runs the cells that are not in `store`, on `threads` threads, and returns the measurements of each paper.
+    /// Runs the cells that are not in `store`, and returns the measurements of each paper.
     ///
     /// # Errors
     /// A run fails, its outcome cannot be stored, or the suite was interrupted. An interruption cancels the current
@@ -100,20 +146,19 @@ impl<'p> Suite<'p> {
     ///
     /// # Panics
     /// Panics if a run panics.
-    pub fn play(&self, store: &Mutex<Store>, threads: usize, watch: &dyn Watch) -> Result<Vec<Results>, Problem> {
+    pub fn play(&self, store: &Mutex<Store>, stage: Stage<'_>, watch: &dyn Watch) -> Result<Vec<Results>, Problem> {
         self.check()?;
         let cells = self.cells()?;
-        let inputs: Vec<String> = cells.iter().map(Cell::inputs).collect();
+        let inputs: Vec<String> = cells.iter().map(|cell| stage.key(cell)).collect();
         let known: Vec<bool> = {
             let store = store.lock().expect("no thread panics while it holds the lock");
             inputs.iter().map(|inputs| store.get(inputs).is_some()).collect()
         };
-        // The longest runs begin first, so that at the end, threads do not wait for a long run.
         let mut open: Vec<usize> = (0..cells.len()).filter(|&nth| !known[nth]).collect();
-        open.sort_by_key(|&nth| std::cmp::Reverse(cells[nth].length));
+        stage.order(&mut open, &cells);
         let left = open.iter().fold(0_u64, |sum, &nth| sum.saturating_add(cells[nth].length.as_ns()));
         watch.begins(Nanos::ns(left.min(sched::time::SPAN_MAX.as_ns())), cells.len(), cells.len() - open.len());
-        crate::parallel::in_order(open.len(), threads, |nth| {
+        crate::parallel::in_order(open.len(), stage.threads(), |nth| {
             let nth = open[nth];
             if watch.is_interrupted() {
                 return Err(Problem::Interrupted);
@@ -124,14 +169,23 @@ impl<'p> Suite<'p> {
                 reached = progress.now;
                 !watch.is_interrupted()
             };
-            let measured = cells[nth].play(goes_on)?.ok_or(Problem::Interrupted)?;
+            let measured = match stage {
+                Stage::Simulator(_) => cells[nth].play(goes_on)?,
+                Stage::Host(host) => cells[nth].play_live(host)?,
+            };
+            let measured = measured.ok_or(Problem::Interrupted)?;
             watch.simulated(cells[nth].length.saturating_sub(reached.since(Instant::ZERO)));
             watch.played(&cells[nth]);
             store.lock().expect("no thread panics while it holds the lock").put(&inputs[nth], measured)
         })?;
         let store = store.lock().expect("no thread panics while it holds the lock");
         let mut measured = inputs.iter().map(|inputs| store.get(inputs).cloned().expect("it was played"));
-        Ok(self.papers.iter().map(|paper| self.gather(paper, &mut measured)).collect())
+        let machine = match stage {
+            Stage::Simulator(_) => None,
+            Stage::Host(host) => Some(host.machine()),
+        };
+        let gather = |paper| Results { machine: machine.clone(), ..self.gather(paper, &mut measured) };
+        Ok(self.papers.iter().map(gather).collect())
     }
 
     /// Returns the results of `paper` in `store`, without running experiments. An experiment is included if all its

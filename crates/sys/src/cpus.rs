@@ -2,7 +2,7 @@
 
 use crate::cgroup::{Group, Hierarchy, Version};
 use crate::{Error, Result, file};
-use procfs::{CurrentSI, KernelStats};
+use procfs::{CpuInfo, Current, CurrentSI, KernelStats};
 use sched::{CpuId, CpuSet, Nanos};
 
 fn list(path: &str) -> Result<CpuSet> {
@@ -50,6 +50,13 @@ pub struct Cpuset {
     pub group: String,
     /// CPUs of the group.
     pub cpus: CpuSet,
+}
+
+/// Returns the model of the first CPU, or the architecture if the kernel reports no model.
+#[must_use]
+pub fn model() -> String {
+    let reported = CpuInfo::current().ok().and_then(|cpus| cpus.model_name(0).map(str::to_string));
+    reported.unwrap_or_else(|| std::env::consts::ARCH.to_string())
 }
 
 /// The hierarchies of control groups that may have cpusets, held open.

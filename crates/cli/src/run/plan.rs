@@ -15,8 +15,8 @@ use daemon::terms::Terms;
 use input::problem::{Problems, Wrong};
 use input::source::{Source as Text, Span};
 use report::{EntityDescription, GroupDescription, RunDescription};
-use scenario::{Real, Scenario, Workload};
-use sched::{CpuSet, GroupParams, Instant, Limit, Nanos, Params, Reservation};
+use scenario::{EntitySpec, Real, Scenario, Workload};
+use sched::{CpuSet, GroupParams, Instant, Limit, Nanos, Params, Reservation, Weight};
 use std::ops::Range;
 use std::path::Path;
 
@@ -65,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) json: bool,
     /// Whether all events are stored for a trace.
     pub(crate) is_traced: bool,
+    /// Whether the output of commands is captured, and the CPU time of workers is recorded by witnesses.
+    pub(crate) is_observed: bool,
     /// Scenario file of the plan; empty without a scenario.
     source: Text,
 }
@@ -106,6 +108,23 @@ impl Plan {
             }
         }
         Ok(self)
+    }
+
+    /// Removes all promises: only the kernel schedules the processes.
+    pub(crate) fn without_promises(&mut self) {
+        self.processes.iter_mut().for_each(|planned| planned.request = None);
+    }
+
+    /// Replaces each promise by a cap of the same share of a CPU, rounded to whole percent.
+    pub(crate) fn promises_as_caps(&mut self) {
+        for planned in &mut self.processes {
+            let Some(PromiseRequest { reservation: Reservation { slice, period, .. }, .. }) = planned.request.take() else {
+                continue;
+            };
+            let percent = (slice.as_ns() * 100 + period.as_ns() / 2) / period.as_ns();
+            let cap_percent = Some(u32::try_from(percent).expect("a slice is at most its period").max(1));
+            planned.share = Some(CpuShare { weight: None, cap_percent });
+        }
     }
 
     /// Returns the changes of all promises, the next one last: instant, index of the process, and new reservation.
@@ -177,6 +196,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
         length,
         json: args.output.json,
         is_traced: args.output.trace.is_some(),
+        is_observed: false,
         source: Text::default(),
     };
     let is_several = sources.len() > 1;
@@ -253,8 +273,8 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
         processes.push(PlannedProcess {
             name: entity.name.clone(),
             source,
+            share: if request.is_some() { None } else { share(scenario, entity) },
             request,
-            share: None,
             arrival: entity.arrival,
             leaves: entity.leaves,
             changes: entity.changes.clone(),
@@ -263,7 +283,18 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
         });
     }
     let length = Some(scenario.length);
-    Plan { description, processes, length, json, is_traced: false, source: scenario.source.clone() }.checked()
+    Plan { description, processes, length, json, is_traced: false, is_observed: false, source: scenario.source.clone() }.checked()
+}
+
+/// Returns the share of the CPUs that an entity without a promise requests: its weight, and the cap of its VM.
+fn share(scenario: &Scenario, entity: &EntitySpec) -> Option<CpuShare> {
+    let Params { weight, .. } = entity.params;
+    // In the scale of `cpu.weight`, the normal weight is 100.
+    let scaled = || (weight.as_linux().saturating_mul(100) / Weight::NORMAL.as_linux()).clamp(1, 10_000);
+    let weight = (weight != Weight::NORMAL).then(scaled);
+    let cap_percent = entity.group.and_then(|group| scenario.groups[group].params.cap_percent);
+    let share = CpuShare { weight, cap_percent };
+    (share != CpuShare::default()).then_some(share)
 }
 
 /// Returns the terms of promises on this host: the share of each CPU that may be promised, and the knobs of the policy.

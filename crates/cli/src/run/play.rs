@@ -11,9 +11,10 @@ use daemon::Explanation;
 use daemon::dispatch::{Dismissed, Others, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
 use daemon::live::Control;
-use daemon::processes::{Launcher, Output, RunProcess};
+use daemon::processes::{Launcher, Output, RunProcess, Witness};
+use measure::Supply;
 use run::live::{left_to_kernel, merged, relative};
-use sched::{EntityId, Instant, Nanos, Reservation};
+use sched::{CpuSet, EntityId, Instant, Nanos, Reservation};
 use sys::process::Process;
 use sys::usage;
 use sys::{clock, thread};
@@ -63,6 +64,19 @@ pub(crate) struct Played {
     pub(crate) breaches: Vec<Breach>,
     /// Whether this host reports the wake-ups of all clients.
     pub(crate) reports_wakeups: bool,
+    /// What was observed of each process of the plan, if the plan asks for it.
+    pub(crate) observed: Vec<Observed>,
+}
+
+/// What was observed of a process, besides its promise.
+#[derive(Default, Debug)]
+pub(crate) struct Observed {
+    /// Output of a command.
+    pub(crate) output: String,
+    /// CPU time of a worker.
+    pub(crate) supply: Option<Supply>,
+    /// Time from the start of the process to its end.
+    pub(crate) took: Nanos,
 }
 
 impl Played {
@@ -81,6 +95,7 @@ struct Running {
     /// CPU time of a process without a promise since it joined the run. `None`: the process has a promise.
     had: Option<Nanos>,
     had_before: Nanos,
+    witness: Option<Witness>,
 }
 
 /// Runner of a plan, with a daemon or without.
@@ -111,6 +126,7 @@ pub(crate) struct Player<'a, 'k> {
     changes: Vec<(Instant, usize, Reservation)>,
     /// Refused changes of promises.
     refused: Vec<Explanation>,
+    observed: Vec<Observed>,
 }
 
 /// Runs `plan`. Without a daemon, only the kernel schedules the processes. `what` is the text of the progress bar.
@@ -135,8 +151,10 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
         reports_wakeups: true,
         changes: plan.changes(),
         refused: Vec::new(),
+        observed: plan.processes.iter().map(|_| Observed::default()).collect(),
     };
-    let progress = plan.length.map(|length| Progress::new(what.to_string(), length));
+    let length = plan.length.filter(|_| !plan.is_observed);
+    let progress = length.map(|length| Progress::new(what.to_string(), length));
     let outcome = player.run(progress.as_ref());
     if let Some(progress) = progress {
         progress.finish(&format!("{what}: done"));
@@ -191,7 +209,11 @@ impl Player<'_, '_> {
     fn begin(&mut self, index: usize) -> Result<(), Failure> {
         let planned = &self.plan.processes[index];
         let said = |reason: Explanation| refused(&reason);
-        let output = if self.plan.json { Output::ToStandardError } else { Output::Inherited };
+        let output = match (self.plan.is_observed, self.plan.json) {
+            (true, _) => Output::Captured,
+            (false, true) => Output::ToStandardError,
+            (false, false) => Output::Inherited,
+        };
         // A worker runs for two seconds longer than the run, or for about an hour if the run has no length.
         let length = self.plan.length.unwrap_or(Nanos::s(3_600)).saturating_add(Nanos::s(2));
         let mut child = match &planned.source {
@@ -209,12 +231,17 @@ impl Player<'_, '_> {
             other => refused(&other.into()),
         })?;
         let had_before = cpu_time(pid);
+        let is_worker = matches!(planned.source, Source::Work(_));
+        let witness = (self.plan.is_observed && is_worker).then(|| Witness::of(pid)).transpose().map_err(said)?;
         let entities = self.promise(index, planned, pid)?;
         if let (Some(front), Some(share)) = (self.front, planned.share) {
             front.share(pid, share).map_err(|refusal| self.plan.refused(index, &refusal))?;
         }
         let goes = self.moment(planned.arrival);
         if let Some(child) = &mut child {
+            if entities.is_empty() {
+                self.confine(planned, pid).map_err(|error| said(error.into()))?;
+            }
             child.go(goes).map_err(said)?;
         }
         self.ends[index].pid = pid;
@@ -226,8 +253,14 @@ impl Player<'_, '_> {
         } else {
             self.ends[index].entities = entities;
         }
-        self.running.push(Running { index, child, process, had, had_before });
+        self.running.push(Running { index, child, process, had, had_before, witness });
         Ok(())
+    }
+
+    /// Confines a started process without a promise to its CPUs. The daemon confines the other processes.
+    fn confine(&self, planned: &PlannedProcess, pid: u32) -> sys::Result<()> {
+        let affinity = self.plan.description.entities[planned.entities.start].params.affinity;
+        if affinity == CpuSet::ALL { Ok(()) } else { sys::affinity::set(pid, &affinity) }
     }
 
     /// Requests the promise of the process from the daemon, if the plan has a promise for the process and a daemon
@@ -366,7 +399,7 @@ impl Player<'_, '_> {
 
     /// Ends a promise. If the run started the process, ends the process, and reads the jobs that a worker reports.
     fn end(&mut self, running: Running) -> Result<(), Failure> {
-        let Running { index, child, had, .. } = running;
+        let Running { index, child, had, witness, .. } = running;
         if let (Some(front), None) = (self.front, had) {
             self.ends[index].entities.clone().into_iter().for_each(|e| front.dismiss(e));
         }
@@ -377,7 +410,11 @@ impl Player<'_, '_> {
             self.ask_to_end(child);
         }
         let now = self.counted(clock::now());
+        let took = clock::now().saturating_since(self.moment(self.plan.processes[index].arrival));
         let outcome = child.map(RunProcess::end).transpose().map_err(|reason| refused(&reason))?;
+        let supply = witness.map(Witness::end).transpose().map_err(|reason| refused(&reason))?;
+        let output = outcome.as_ref().map(|outcome| outcome.output.clone()).unwrap_or_default();
+        self.observed[index] = Observed { output, supply, took };
         if let Some(had) = had {
             let time = outcome.as_ref().and_then(|outcome| outcome.cpu_time).unwrap_or(had);
             let (entity, planned) = (self.ends[index].entities[0], &self.plan.processes[index]);
@@ -439,6 +476,7 @@ impl Player<'_, '_> {
             front,
             breaches,
             refused,
+            observed,
             ..
         } = self;
         if let Some(measured) = &mut measured {
@@ -464,6 +502,7 @@ impl Player<'_, '_> {
             refused_changes: refused,
             breaches: breaches.all,
             reports_wakeups,
+            observed,
         }
     }
 }

@@ -20,6 +20,8 @@ pub enum Output {
     Inherited,
     /// The standard error of this process, whose standard output has another use.
     ToStandardError,
+    /// The result of the process ([`Outcome::output`](super::Outcome::output)).
+    Captured,
 }
 
 /// Starts the processes of a run.
@@ -52,9 +54,13 @@ impl Launcher {
             command.args(["--files", &files.to_string()]);
         }
         command.arg("--").args(argv);
-        if output == Output::ToStandardError {
-            let copy = io::stderr().as_fd().try_clone_to_owned().map_err(|error| no_process(name, &error))?;
-            command.stdout(Stdio::from(copy));
+        match output {
+            Output::Inherited => {}
+            Output::ToStandardError => {
+                let copy = io::stderr().as_fd().try_clone_to_owned().map_err(|error| no_process(name, &error))?;
+                command.stdout(Stdio::from(copy));
+            }
+            Output::Captured => drop(command.stdout(Stdio::piped())),
         }
         let child = command.spawn().map_err(|error| no_process(name, &error))?;
         RunProcess::new(name, child, OwnedFd::from(handle), None)

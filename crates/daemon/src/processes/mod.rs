@@ -5,14 +5,17 @@
 //! process group of its own, so the terminal signals a command as usual. A worker ends with Tactus. A worker ignores
 //! the terminal's signals, so that it reports its jobs after Ctrl-C, too.
 
+mod captured;
 mod launcher;
 mod program;
 mod run_process;
+mod witness;
 mod work;
 mod worker_report;
 
 pub use launcher::{Launcher, Output};
 pub use program::{find, launch};
 pub use run_process::{Outcome, RunProcess};
+pub use witness::Witness;
 pub use work::{Periodic, Work, work};
 pub use worker_report::JOBS_MAX;

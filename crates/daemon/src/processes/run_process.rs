@@ -1,5 +1,6 @@
 //! [`RunProcess`]: a process of a live run, from its gate to its end.
 
+use super::captured::Captured;
 use super::work::{Periodic, Work};
 use super::worker_report::{JOBS_MAX, READY, WorkerReport};
 use crate::Explanation;
@@ -31,6 +32,8 @@ pub struct RunProcess {
     start: Option<Instant>,
     /// State of a worker; `None` for a command.
     worker: Option<Worker>,
+    /// Standard output of a command, if it is captured.
+    captured: Option<Captured>,
 }
 
 /// State of a worker.
@@ -53,6 +56,8 @@ pub struct Outcome {
     pub cpu_time: Option<Nanos>,
     /// Number of jobs that were not recorded.
     pub lost: u64,
+    /// Captured output of a command, at most 1 MiB; empty for other processes.
+    pub output: String,
 }
 
 impl RunProcess {
@@ -62,11 +67,12 @@ impl RunProcess {
         gate: OwnedFd,
         worker: Option<Worker>,
     ) -> Result<RunProcess, Explanation> {
+        let captured = child.stdout.take().map(Captured::begin);
         // The child is not reaped yet, so its pid is not reused.
         match Process::open(child.id()) {
             Ok(process) => {
                 let gate = Some(File::from(gate));
-                Ok(RunProcess { name: name.to_string(), child, process, gate, start: None, worker })
+                Ok(RunProcess { name: name.to_string(), child, process, gate, start: None, worker, captured })
             }
             Err(error) => {
                 // The child may have ended already.
@@ -182,7 +188,8 @@ impl RunProcess {
         };
         self.stop();
         let status = self.child.wait().map_err(|error| self.unknown(&error))?;
-        let silent = Outcome { status, jobs: Vec::new(), cpu_time: None, lost: 0 };
+        let output = self.captured.take().map(Captured::end).unwrap_or_default();
+        let silent = Outcome { status, jobs: Vec::new(), cpu_time: None, lost: 0, output };
         let (Some(bytes), Some(Worker { work, .. }), Some(start)) = (report, &self.worker, self.start) else {
             return Ok(silent);
         };
@@ -193,7 +200,7 @@ impl RunProcess {
             Work::Hog => (Vec::new(), 0),
             Work::Periodic(periodic) => jobs(periodic, start, &report),
         };
-        Ok(Outcome { status, jobs, cpu_time: Some(report.cpu_time), lost: report.lost + unknown })
+        Ok(Outcome { jobs, cpu_time: Some(report.cpu_time), lost: report.lost + unknown, ..silent })
     }
 
     /// Ends the process, and kills it if necessary.

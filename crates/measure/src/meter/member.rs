@@ -42,7 +42,7 @@ pub struct Member {
     /// State of the entity up to `upto`.
     did: Doing,
     pub(super) open: OpenJobs,
-    watch: Option<Watch>,
+    judge: Judge,
     /// Time on the current CPU since the dispatch, or since the driver last reported the CPU time of the entity.
     unmeasured: Nanos,
 }
@@ -69,7 +69,7 @@ impl Member {
             upto: now,
             did: Doing::Blocked,
             open: OpenJobs::default(),
-            watch: params.reservation.map(|reservation| Watch::new(reservation, now)),
+            judge: Judge::Meter(params.reservation.map(|reservation| Watch::new(reservation, now))),
             unmeasured: Nanos::ZERO,
         }
     }
@@ -84,7 +84,7 @@ impl Member {
             return; // All time until `now` is accounted for.
         }
         self.did = doing;
-        if let Some(watch) = &mut self.watch {
+        if let Judge::Meter(Some(watch)) = &mut self.judge {
             watch.advance(doing, now, &mut self.got.promise);
         }
     }
@@ -196,11 +196,18 @@ impl Member {
 
     /// Records the end of a period, as reported by the driver that enforces the reservation. From the first report on,
     /// only such reports count.
-    fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
-        if self.watch.take().is_some() {
+    fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool, now: Instant) {
+        if matches!(self.judge, Judge::Meter(_)) {
+            self.judge = Judge::Driver { changed: None };
             self.got.promise = Promise::default();
         }
         self.got.promise.end(due, delivered, throughout);
+        let is_whole = self.params.reservation.is_some_and(|new| throughout && due == new.slice && delivered >= due);
+        if let Judge::Driver { changed } = &mut self.judge
+            && let Some(since) = changed.take_if(|_| is_whole)
+        {
+            self.got.promise.changes.record(now.since(since));
+        }
     }
 
     /// Gives `cpu`, which may be `frozen`, to the entity. Only later events show whether the entity still waits: at the
@@ -260,10 +267,13 @@ impl Member {
         self.advance(now);
         if params.reservation != self.params.reservation {
             let blocked = self.doing() == Doing::Blocked;
-            self.watch = params.reservation.map(|reservation| match self.params.reservation {
-                Some(_) => Watch::changed(reservation, blocked, now),
-                None => Watch::new(reservation, now),
-            });
+            self.judge = match self.judge {
+                Judge::Driver { .. } => Judge::Driver { changed: Some(now) },
+                Judge::Meter(_) => Judge::Meter(params.reservation.map(|reservation| match self.params.reservation {
+                    Some(_) => Watch::changed(reservation, blocked, now),
+                    None => Watch::new(reservation, now),
+                })),
+            };
         }
         self.params = *params;
     }
@@ -279,6 +289,16 @@ impl Member {
     }
 }
 
+/// What judges whether the periods of a reservation deliver the slice.
+#[derive(Clone, Copy, Debug)]
+enum Judge {
+    /// The meter, from the states of the entity; `None` without a reservation.
+    Meter(Option<Watch>),
+    /// The driver, which reports each period. `changed` is the instant of a change of the reservation that no period has
+    /// delivered in full yet.
+    Driver { changed: Option<Instant> },
+}
+
 /// Records the rare events of one entity.
 pub(super) fn tell(member: &mut Member, event: &Event, now: Instant) {
     match event {
@@ -291,7 +311,7 @@ pub(super) fn tell(member: &mut Member, event: &Event, now: Instant) {
         Event::Action(Action::Held { reasons, .. }) => member.hold(*reasons != 0, now),
         Event::Woke { late, .. } => member.woke(*late),
         Event::Background { time, .. } => member.got.delivered += *time,
-        Event::Period { due, delivered, throughout, .. } => member.period(*due, *delivered, *throughout),
+        Event::Period { due, delivered, throughout, .. } => member.period(*due, *delivered, *throughout, now),
         Event::Kept { kept, .. } => member.got.promise.judge_promise(*kept, now),
         _ => unreachable!("the meter handles all other events itself"),
     }

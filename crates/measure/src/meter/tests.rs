@@ -172,6 +172,34 @@ fn an_index_that_is_used_again_is_another_entity() {
     assert_eq!(meter.members()[0].got.preemptions, 0);
 }
 
+/// The driver reports the periods. A change counts from its instant to the first whole period with the new slice, and
+/// the periods before the change still count.
+#[test]
+fn a_change_is_effective_with_the_first_reported_period_of_the_new_slice() {
+    let mut meter = Meter::new();
+    let period = |due, delivered, throughout| Event::Period {
+        entity: A,
+        due: Nanos::ms(due),
+        delivered: Nanos::ms(delivered),
+        throughout,
+    };
+    for (at, event) in [
+        (0, attach(A, reserved(9, 20))),
+        (20, period(9, 9, true)),
+        (30, Event::Adjust { entity: A, params: Box::new(reserved(5, 10)) }),
+        (40, period(5, 5, false)),
+        (50, period(5, 4, true)),
+        (60, period(5, 5, true)),
+        (70, period(5, 5, true)),
+        (80, Event::End),
+    ] {
+        meter.record(ms(at), &event);
+    }
+    let promise = &meter.members()[0].got.promise;
+    assert_eq!((promise.periods, promise.misses), (5, 1));
+    assert_eq!((promise.changes.count(), promise.changes.longest()), (1, Nanos::ms(30)));
+}
+
 /// A driver measures CPU time. Of 10 ms on its CPU, the entity used 9 ms. A further 2 ms were background CPU time.
 #[test]
 fn measured_time_counts_instead_of_the_clock() {

@@ -1,0 +1,104 @@
+//! [`ThisHost`]: runs the scenarios of live experiments with real processes.
+
+use crate::args::Raising;
+use crate::failure::{Failure, explained};
+use crate::run::outcome::Kept;
+use crate::run::plan::{self, Plan};
+use crate::run::play::{Played, play};
+use clap::ValueEnum;
+use daemon::guardian::this_program;
+use daemon::host_profile::{self, HostProfile};
+use daemon::terms::Terms;
+use lab::live::{Host, LiveFailure, LiveProcess, LiveRun};
+use scenario::Scenario;
+
+/// The host that this program runs on.
+#[derive(Debug)]
+pub(super) struct ThisHost {
+    machine: String,
+    program: String,
+}
+
+impl ThisHost {
+    /// Describes this host.
+    ///
+    /// # Errors
+    /// The host lacks `/proc`.
+    pub(super) fn new() -> Result<ThisHost, Failure> {
+        let unknown = |error: sys::Error| crate::failure::refused(&error.into());
+        let host = HostProfile::read().map_err(unknown)?;
+        let model = sys::cpus::model();
+        let cpus = match host.cpus.allowed.len() {
+            1 => "1 CPU".to_string(),
+            count => format!("{count} CPUs"),
+        };
+        let ticks = host.kernel.tick_rate.map_or(String::new(), |rate| format!(", {rate} ticks per second"));
+        let program = lab::store::hash_of(this_program())?;
+        Ok(ThisHost { program, machine: format!("{cpus} ({model}), Linux {}{ticks}", host.kernel.release) })
+    }
+
+    fn play(plan: &Plan, terms: &Terms, mechanism: &str) -> Result<Played, Failure> {
+        if mechanism == "kernel" {
+            return play(None, plan, "");
+        }
+        crate::run::keep(terms, plan::directory(None)?, plan)
+    }
+}
+
+/// Returns the terms on which `mechanism` keeps promises, which is one of [`lab::live::MECHANISMS`].
+fn terms(mechanism: &str) -> Result<Terms, Failure> {
+    plan::terms(Raising::from_str(mechanism, false).unwrap_or_default())
+}
+
+/// Returns the processes of a finished run.
+fn processes(scenario: &Scenario, played: &mut Played) -> Vec<LiveProcess> {
+    let end = played.start.saturating_add(played.length);
+    let all = scenario.entities.iter().zip(std::mem::take(&mut played.observed));
+    let process = |(entity, observed): (&scenario::EntitySpec, crate::run::play::Observed)| {
+        let start = played.start.saturating_add(entity.arrival.since(sched::Instant::ZERO));
+        LiveProcess {
+            name: entity.name.clone(),
+            reservation: entity.params.reservation,
+            output: observed.output,
+            took: observed.took,
+            supply: observed.supply.map(|supply| (supply, start, end)),
+        }
+    };
+    all.map(process).collect()
+}
+
+impl Host for ThisHost {
+    fn run(&self, scenario: Scenario, mechanism: &str) -> Result<Option<LiveRun>, LiveFailure> {
+        let failed = |failure: Failure| match failure {
+            Failure::Usage(_) | Failure::Input(_) => LiveFailure::Refused(explained(failure).to_string()),
+            other => LiveFailure::Failed(explained(other).to_string()),
+        };
+        scenario.only_entities("a live run").map_err(|why| LiveFailure::Failed(why.to_string()))?;
+        let mut plan = plan::from_scenario(&scenario, false).map_err(failed)?;
+        plan.is_observed = true;
+        match mechanism {
+            "kernel" => plan.without_promises(),
+            "quota" => plan.promises_as_caps(),
+            _ => {}
+        }
+        let terms = terms(mechanism).map_err(failed)?;
+        let before = host_profile::times();
+        let mut played = ThisHost::play(&plan, &terms, mechanism).map_err(failed)?;
+        let after = host_profile::times();
+        if played.interrupted {
+            return Ok(None);
+        }
+        let steal_ppm =
+            before.ok().zip(after.ok()).and_then(|(before, after)| host_profile::steal_ppm(&after.since(&before)));
+        let processes = processes(&scenario, &mut played);
+        Ok(Some(LiveRun { report: Kept::new(&plan, &terms, played).report, processes, steal_ppm }))
+    }
+
+    fn machine(&self) -> String {
+        self.machine.clone()
+    }
+
+    fn program(&self) -> String {
+        self.program.clone()
+    }
+}

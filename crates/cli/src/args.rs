@@ -75,6 +75,9 @@ pub(crate) enum Command {
     /// (internal) Launcher: waits at its gate, then executes a command
     #[command(hide = true)]
     Launch(Launch),
+    /// (internal) Workload of live experiments: reads a track of a CD, and prints the elapsed nanoseconds
+    #[command(hide = true)]
+    ReadCd(ReadCd),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -224,14 +227,18 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=10_000),
         conflicts_with_all = PROMISE)]
     pub(crate) weight: Option<u32>,
-    /// In place of a promise: at most this part of a CPU in every 10 ms; 150 is one and a half CPUs
-    #[arg(long, value_name = "PERCENT", help_heading = "Share", value_parser = clap::value_parser!(u32).range(10..=102_400),
+    /// In place of a promise: at most this part of a CPU in every 10 ms (below 10: in every 100 ms); 150 is one and a
+    /// half CPUs
+    #[arg(long, value_name = "PERCENT", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=102_400),
         conflicts_with_all = PROMISE)]
     pub(crate) cap: Option<u32>,
 
     /// Duration of the run: 500ms, 10s, 5min; by default the scenario's length, or until all processes have ended
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) length: Option<String>,
+    /// Report what Xen's XenMon measures for each client: CPU, waited and blocked time, executions per second
+    #[arg(long)]
+    pub(crate) xenmon: bool,
     /// Directory of the table of originals, in place of the default
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) directory: Option<PathBuf>,
@@ -343,6 +350,25 @@ pub(crate) struct Work {
     /// Number of jobs to record
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=daemon::processes::JOBS_MAX))]
     pub(crate) records: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReadCd {
+    /// Number of turns of the disc
+    #[arg(long, value_name = "N")]
+    pub(crate) turns: u64,
+    /// Duration of a turn
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) turn_ms: u64,
+    /// Capacity of the drive's buffer, in turns
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) buffer: u64,
+    /// Duration of a seek
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) seek_ms: u64,
+    /// CPU time for the data of a turn
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub(crate) work_us: u64,
 }
 
 #[derive(Args, Debug)]

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     // A worker or launcher of a live run has nothing to clean up, so no handler is installed.
-    if !matches!(cli.command, Some(Command::Work(_) | Command::Launch(_))) {
+    if !matches!(cli.command, Some(Command::Work(_) | Command::Launch(_) | Command::ReadCd(_))) {
         output::clean_up_when_interrupted()?;
     }
     match cli.command {
@@ -87,6 +87,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Guardian { .. }) => unreachable!("it was run before anything was arranged"),
         Some(Command::Work(args)) => process::work(&args)?,
         Some(Command::Launch(args)) => process::launch(&args)?,
+        Some(Command::ReadCd(args)) => process::read_cd(&args)?,
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);

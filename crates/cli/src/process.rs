@@ -1,10 +1,10 @@
-//! `tactus work` and `tactus launch`: the processes of a live run.
+//! `tactus work`, `tactus launch` and `tactus read-cd`: the processes of a live run.
 
-use crate::args::{Launch, Work};
+use crate::args::{Launch, ReadCd, Work};
 use crate::failure::Failure;
-use crate::output::complain;
+use crate::output::{complain, print};
 use anyhow::anyhow;
-use daemon::processes::{self, Periodic};
+use daemon::processes::{self, CdReader, Periodic};
 use sched::Nanos;
 
 /// The exit code of shells for a command that cannot be executed.
@@ -24,4 +24,11 @@ pub(crate) fn launch(args: &Launch) -> Result<(), Failure> {
     let reason = processes::launch(args.gate, args.files, &args.command);
     complain(&format!("error: {reason}"));
     std::process::exit(NOT_RUN)
+}
+
+pub(crate) fn read_cd(args: &ReadCd) -> Result<(), Failure> {
+    let ReadCd { turns, buffer, .. } = *args;
+    let (turn, seek, work) = (Nanos::ms(args.turn_ms), Nanos::ms(args.seek_ms), Nanos::us(args.work_us));
+    let took = CdReader { turns, turn, buffer, seek, work }.read();
+    Ok(print(&format!("{}\n", took.as_ns()))?)
 }

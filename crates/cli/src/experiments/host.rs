@@ -75,7 +75,8 @@ impl Host for ThisHost {
         };
         scenario.only_entities("a live run").map_err(|why| LiveFailure::Failed(why.to_string()))?;
         let mut plan = plan::from_scenario(&scenario, false).map_err(failed)?;
-        plan.is_observed = true;
+        (plan.is_observed, plan.is_monitored) = (true, true);
+        plan.run_as_this_program("tactus");
         match mechanism {
             "kernel" => plan.without_promises(),
             "quota" => plan.promises_as_caps(),

@@ -44,6 +44,7 @@ impl Kept {
         let mut report = observed(&description, policy, knobs, 0, (&measured.meter, &measured.siblings), &grants);
         name_mechanisms(&mut report, plan, terms, &played);
         let header = Header { policy: policy.name.to_string(), cpus: description.cpus, seed: 0 };
+        report.xenmon = plan.is_monitored.then(|| measured.xenmon(&header, length));
         Kept { played, report, description, header }
     }
 
@@ -198,6 +199,7 @@ impl<'a> Shown<'a> {
         text.push('\n');
         text += &report::table(&kept.report, Widths(width));
         text += &report::gangs(std::slice::from_ref(&kept.report));
+        text += &report::xenmon(std::slice::from_ref(&kept.report), Widths(width));
         text += &kept.remarks();
         text.push('\n');
         let is_promised = kept.report.entities.iter().any(|entity| entity.granted_ppm.is_some());

@@ -8,6 +8,7 @@ use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::dispatch::{Alternatives, Others, PromiseRequest, Refusal};
 use daemon::doctor::{self, Mechanism};
+use daemon::guardian::this_program;
 use daemon::host_profile::HostProfile;
 use daemon::kernel::CpuShare;
 use daemon::processes::{Periodic, Work};
@@ -65,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) json: bool,
     /// Whether all events are stored for a trace.
     pub(crate) is_traced: bool,
+    /// Whether the report has the measures of XenMon.
+    pub(crate) is_monitored: bool,
     /// Whether the output of commands is captured, and the CPU time of workers is recorded by witnesses.
     pub(crate) is_observed: bool,
     /// Scenario file of the plan; empty without a scenario.
@@ -110,6 +113,17 @@ impl Plan {
         Ok(self)
     }
 
+    /// Replaces the program `name` of commands by the program that runs.
+    pub(crate) fn run_as_this_program(&mut self, name: &str) {
+        for planned in &mut self.processes {
+            if let Source::Command(argv) = &mut planned.source
+                && argv[0] == name
+            {
+                argv[0] = this_program().to_string_lossy().into_owned();
+            }
+        }
+    }
+
     /// Removes all promises: only the kernel schedules the processes.
     pub(crate) fn without_promises(&mut self) {
         self.processes.iter_mut().for_each(|planned| planned.request = None);
@@ -152,7 +166,7 @@ pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
             scenario.only_entities("a live run")?;
             scenario.length = length.unwrap_or(scenario.length);
             let plan = from_scenario(&scenario, args.output.json)?;
-            Ok(Plan { is_traced: args.output.trace.is_some(), ..plan })
+            Ok(Plan { is_traced: args.output.trace.is_some(), is_monitored: args.xenmon, ..plan })
         }
         None => from_arguments(args, length),
     }
@@ -196,6 +210,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
         length,
         json: args.output.json,
         is_traced: args.output.trace.is_some(),
+        is_monitored: args.xenmon,
         is_observed: false,
         source: Text::default(),
     };
@@ -283,7 +298,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
         });
     }
     let length = Some(scenario.length);
-    Plan { description, processes, length, json, is_traced: false, is_observed: false, source: scenario.source.clone() }.checked()
+    Plan { description, processes, length, json, is_traced: false, is_monitored: false, is_observed: false, source: scenario.source.clone() }.checked()
 }
 
 /// Returns the share of the CPUs that an entity without a promise requests: its weight, and the cap of its VM.

@@ -187,13 +187,20 @@ impl Player<'_, '_> {
                 progress.passed(now.saturating_since(self.start));
             }
             let over = self.front.is_some_and(|front| front.is_over()) || output::is_interrupted();
-            if now >= end || over || (coming.is_empty() && self.running.is_empty()) {
+            if now >= end || over || (coming.is_empty() && !self.is_awaited()) {
                 return Ok(());
             }
             let next = [coming.last().map(|(arrival, _)| *arrival), self.changes.last().map(|(at, ..)| *at)];
             let next = next.into_iter().flatten().min().map_or(Instant::NEVER, |at| self.moment(at));
             clock::sleep_until(now.saturating_add(POLL).min(end).min(next.max(now.saturating_add(Nanos::ms(1)))));
         }
+    }
+
+    /// Returns whether a running process has still to end. An experiment with commands ends with them.
+    fn is_awaited(&self) -> bool {
+        let is_command = |index: usize| matches!(self.plan.processes[index].source, Source::Command(_));
+        let awaits_commands = self.plan.is_observed && (0..self.plan.processes.len()).any(is_command);
+        self.running.iter().any(|running| !awaits_commands || is_command(running.index))
     }
 
     /// Converts an instant of the run into the monotonic clock.

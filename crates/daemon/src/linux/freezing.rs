@@ -17,8 +17,9 @@ const CONTROLLER: &str = "freezer";
 const CPU_CONTROLLER: &str = "cpu";
 /// The remedy for a process that cannot have a share.
 const SHARE_REMEDY: &str = "mount the cpu controller of version 1, or set the share of its scope (systemctl set-property UNIT CPUWeight= CPUQuota=)";
-/// The period of quotas. A shorter period limits bursts; the kernel needs at least 1 ms. Unit: microseconds.
-const QUOTA_PERIOD_US: u64 = 10_000;
+/// The period of quotas of at least 10 %, and the period of smaller quotas. A shorter period limits bursts. In each period,
+/// the kernel allows at least 1 ms. Unit: microseconds.
+const QUOTA_PERIOD_US: [u64; 2] = [10_000, 100_000];
 /// The weight of an ordinary group in version 1, for a weight of 100.
 const SHARES_PER_HUNDRED: u64 = 1_024;
 
@@ -199,8 +200,9 @@ impl Freezer {
             group.write("cpu.shares", &(u64::from(weight) * SHARES_PER_HUNDRED / 100).max(2).to_string())?;
         }
         if let Some(percent) = share.cap_percent {
-            group.write("cpu.cfs_period_us", &QUOTA_PERIOD_US.to_string())?;
-            group.write("cpu.cfs_quota_us", &(u64::from(percent) * QUOTA_PERIOD_US / 100).max(1_000).to_string())?;
+            let period = QUOTA_PERIOD_US[usize::from(percent < 10)];
+            group.write("cpu.cfs_period_us", &period.to_string())?;
+            group.write("cpu.cfs_quota_us", &(u64::from(percent) * period / 100).max(1_000).to_string())?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! the terminal's signals, so that it reports its jobs after Ctrl-C, too.
 
 mod captured;
+mod cd_reader;
 mod launcher;
 mod program;
 mod run_process;
@@ -13,6 +14,7 @@ mod witness;
 mod work;
 mod worker_report;
 
+pub use cd_reader::CdReader;
 pub use launcher::{Launcher, Output};
 pub use program::{find, launch};
 pub use run_process::{Outcome, RunProcess};

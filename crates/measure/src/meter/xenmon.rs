@@ -84,6 +84,9 @@ pub struct HostMeasures {
     pub machine: MachineId,
     /// Domains in the order of their first arrival.
     pub domains: Vec<Domain>,
+    /// Whether a part of the CPU time comes from counters of a kernel ([`Event::Background`]). The sum may then exceed
+    /// the capacity of the host slightly.
+    pub is_counted: bool,
 }
 
 /// An entity that is attached.
@@ -120,6 +123,7 @@ struct Watched {
     running: Vec<Option<EntityId>>,
     /// Instant at which a time slice last expired, by CPU.
     expired: Vec<Option<Instant>>,
+    is_counted: bool,
 }
 
 impl Watched {
@@ -203,6 +207,18 @@ impl Watched {
         }
     }
 
+    /// Counts `cpu_time` that `entity` had without being dispatched. Until now, this time counted as waiting or blocked.
+    fn ran_beside(&mut self, entity: EntityId, cpu_time: Nanos, time: (Instant, Instant)) {
+        self.is_counted = true;
+        self.change(entity, time, |_| ());
+        let Some(domain) = self.find(entity).map(|it| it.domain).filter(|_| time.1 >= time.0) else { return };
+        let got = &mut self.domains[domain].got;
+        let waited = cpu_time.min(got.waited);
+        let blocked = cpu_time.saturating_sub(waited).min(got.blocked);
+        (got.waited, got.blocked) = (got.waited - waited, got.blocked - blocked);
+        got.cpu += waited + blocked;
+    }
+
     fn on(&self, cpu: CpuId) -> Option<EntityId> {
         self.running.get(cpu.index()).copied().flatten()
     }
@@ -226,6 +242,7 @@ impl Watched {
             Event::Action(Action::Extend { cpu, until }) => self.extend(cpu, until, time),
             Event::Input(Input::Expire { cpu }) => self.expire(cpu, now),
             Event::Action(Action::Stop { cpu, entity }) => self.stop(cpu, entity, time),
+            Event::Background { entity, time: cpu_time } => self.ran_beside(entity, cpu_time, time),
             Event::Served { entity } if now >= from => {
                 if let Some(domain) = self.find(entity).map(|it| it.domain) {
                     self.domains[domain].got.io += 1;
@@ -275,7 +292,11 @@ impl XenMon {
     #[must_use]
     pub fn hosts(&self) -> Vec<HostMeasures> {
         let hosts = self.machines.iter().filter(|(machine, _)| !self.guests.contains_key(machine));
-        hosts.map(|(&machine, it)| HostMeasures { machine, domains: it.domains.clone() }).collect()
+        hosts.map(|(&machine, it)| HostMeasures {
+            machine,
+            domains: it.domains.clone(),
+            is_counted: it.is_counted,
+        }).collect()
     }
 
     fn link(&mut self, host: MachineId, entity: EntityId, guest: MachineId) {

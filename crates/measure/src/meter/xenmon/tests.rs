@@ -81,7 +81,7 @@ fn a_vm_is_a_domain_with_all_its_vcpus_and_a_task_is_one_of_its_own() {
     let vm = domain("a", 2, got([80, 32, 10, 38, 44], 3, 3, 2));
     // The task is attached for 30 ms, and its time slice is unlimited.
     let task = domain("ab", 1, got([30, 10, 20, 0, 0], 1, 0, 1));
-    assert_eq!(hosts, [HostMeasures { machine: HOST, domains: vec![vm, task] }]);
+    assert_eq!(hosts, [HostMeasures { machine: HOST, domains: vec![vm, task], is_counted: false }]);
 }
 
 #[test]
@@ -153,4 +153,26 @@ fn a_slice_that_follows_another_at_once_is_an_execution() {
     let [HostMeasures { domains, .. }] = &measured(0, story)[..] else { panic!("a host") };
     assert_eq!((domains[0].got.executions, domains[0].got.bounded), (2, 2));
     assert_eq!(domains[0].got.allocated, sched::Nanos::ms(10 + 15));
+}
+
+/// On a real host, a client also runs without being dispatched. The kernel counts this time, up to the time for which the
+/// client waited or was blocked.
+#[test]
+fn time_without_a_dispatch_counts_as_cpu_time() {
+    let mut monitor = XenMon::default();
+    for (at, event) in [
+        (0, attach(A, "a", GroupId::ROOT)),
+        (0, wake(A)),
+        (0, run(CPU, A, 10)),
+        (10, Event::Action(Action::Stop { cpu: CPU, entity: A })),
+        (20, Event::Background { entity: A, time: Nanos::ms(6) }),
+        (30, Event::Background { entity: A, time: Nanos::ms(60) }),
+        (40, Event::End),
+    ] {
+        monitor.record(HOST, ms(at), &event);
+    }
+    let hosts = monitor.hosts();
+    let got = hosts[0].domains[0].got;
+    assert!(hosts[0].is_counted);
+    assert_eq!((got.cpu, got.waited, got.blocked), (Nanos::ms(30), Nanos::ms(10), Nanos::ZERO));
 }

@@ -47,6 +47,9 @@ enum Chore {
     },
     /// Run tests that are too risky for this machine in a guest kernel, in QEMU.
     VmTest(guest::VmTest),
+    /// Make the virtual machine of the live experiments with guests (`tactus lab run D9 --live`), in
+    /// target/guest/fork-join.
+    GuestImage,
 }
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Chore::Golden(golden) => chores::golden(&golden),
         Chore::Lab(lab) => lab::lab(&lab),
         Chore::NewPolicy { name } => new_policy::run(&name),
+        Chore::GuestImage => guest::image::run(),
         Chore::VmTest(vm_test) => guest::run(&vm_test),
     };
     done.unwrap_or_else(|error| {

@@ -30,6 +30,9 @@ pub(crate) const STORM: Program = Program { package: "storms", kind: "--example"
 /// A virtual machine for tests, which uses /dev/kvm.
 pub(crate) const MICRO_VM: Program = Program { package: "sys", kind: "--example", name: "micro-vm" };
 
+/// Fork-join work of a guest, for live experiments.
+pub(crate) const FORK_JOIN: Program = Program { package: "sys", kind: "--example", name: "fork-join" };
+
 impl Program {
     /// Returns a cargo command that builds the program in release mode and runs it. The caller appends the program's
     /// arguments.

@@ -160,11 +160,5 @@ fn real(member: &MemberTable, findings: &mut Findings) -> Option<Placed<Real>> {
     let command = member.command.value_ref().cloned().map(Real::Command).zip(member.command.at());
     let pid = member.pid.value_ref().copied().map(Real::Pid).zip(member.pid.at());
     let (value, at) = command.or(pid)?;
-    if let Some(vcpus) = member.vcpus.value_ref().filter(|&&vcpus| vcpus > 1) {
-        let message = format!("{noun} is one process and has {vcpus} vCPUs");
-        let problem = Problem::new(message).at(member.vcpus.at()?, "more than one").at(at, "the process");
-        let right = "use vcpus = 1, because a process receives the time of one CPU, or a [[vm]] for each process";
-        findings.add(problem.help(right));
-    }
     Some(Placed { value, at })
 }

@@ -2,6 +2,7 @@
 
 mod archive;
 mod boot;
+pub(crate) mod image;
 mod jobs;
 mod kernel;
 

@@ -3,14 +3,15 @@
 use crate::args::Raising;
 use crate::failure::{Failure, explained};
 use crate::run::outcome::Kept;
-use crate::run::plan::{self, Plan};
-use crate::run::play::{Played, play};
+use crate::run::plan::{self, Plan, PlannedProcess};
+use crate::run::play::{Observed, Played, play};
 use clap::ValueEnum;
 use daemon::guardian::this_program;
 use daemon::host_profile::{self, HostProfile};
 use daemon::terms::Terms;
 use lab::live::{Host, LiveFailure, LiveProcess, LiveRun};
 use scenario::Scenario;
+use sched::Instant;
 
 /// The host that this program runs on.
 #[derive(Debug)]
@@ -51,14 +52,14 @@ fn terms(mechanism: &str) -> Result<Terms, Failure> {
 }
 
 /// Returns the processes of a finished run.
-fn processes(scenario: &Scenario, played: &mut Played) -> Vec<LiveProcess> {
+fn processes(plan: &Plan, played: &mut Played) -> Vec<LiveProcess> {
     let end = played.start.saturating_add(played.length);
-    let all = scenario.entities.iter().zip(std::mem::take(&mut played.observed));
-    let process = |(entity, observed): (&scenario::EntitySpec, crate::run::play::Observed)| {
-        let start = played.start.saturating_add(entity.arrival.since(sched::Instant::ZERO));
+    let all = plan.processes.iter().zip(std::mem::take(&mut played.observed));
+    let process = |(planned, observed): (&PlannedProcess, Observed)| {
+        let start = played.start.saturating_add(planned.arrival.since(Instant::ZERO));
         LiveProcess {
-            name: entity.name.clone(),
-            reservation: entity.params.reservation,
+            name: planned.name.clone(),
+            reservation: plan.description.entities[planned.entities.start].params.reservation,
             output: observed.output,
             took: observed.took,
             supply: observed.supply.map(|supply| (supply, start, end)),
@@ -91,7 +92,7 @@ impl Host for ThisHost {
         }
         let steal_ppm =
             before.ok().zip(after.ok()).and_then(|(before, after)| host_profile::steal_ppm(&after.since(&before)));
-        let processes = processes(&scenario, &mut played);
+        let processes = processes(&plan, &mut played);
         Ok(Some(LiveRun { report: Kept::new(&plan, &terms, played).report, processes, steal_ppm }))
     }
 

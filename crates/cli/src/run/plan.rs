@@ -264,7 +264,9 @@ pub(crate) fn host() -> sched::Topology {
 pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Failure> {
     let description = RunDescription { cpus: host().cpus, ..RunDescription::of(scenario) };
     let mut processes = Vec::with_capacity(scenario.entities.len());
-    for (index, entity) in scenario.entities.iter().enumerate() {
+    let mut first = 0;
+    while let Some(entity) = scenario.entities.get(first) {
+        let entities = first..first + vcpus(scenario, first);
         let source = match (&entity.real, entity.workload) {
             (Some(Real::Command(argv)), _) => Source::Command(argv.clone()),
             (Some(Real::Pid(pid)), _) => Source::Pid(*pid),
@@ -276,29 +278,53 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
                 deadline: jobs.deadline,
             })),
         };
-        let is_in_gang = description.gang_of(index).is_some();
+        let is_in_gang = description.gang_of(first).is_some();
+        // A request is for all CPUs of the process; the scenario has the slice of each vCPU.
+        let of_all = |it: Reservation| Reservation { slice: it.slice.saturating_mul(entities.len() as u64), ..it };
         let request = entity.params.reservation.map(|reservation| PromiseRequest {
-            name: entity.name.clone(),
-            reservation,
-            cpus: 1,
+            name: process_name(scenario, &entities),
+            reservation: of_all(reservation),
+            cpus: entities.len(),
             gang: is_in_gang,
             others: if is_in_gang { Others::Later } else { Others::None },
             affinity: entity.params.affinity,
         });
         processes.push(PlannedProcess {
-            name: entity.name.clone(),
+            name: process_name(scenario, &entities),
             source,
             share: if request.is_some() { None } else { share(scenario, entity) },
             request,
             arrival: entity.arrival,
             leaves: entity.leaves,
-            changes: entity.changes.clone(),
-            entities: index..index + 1,
+            changes: entity.changes.iter().map(|&(at, to)| (at, of_all(to))).collect(),
             place: entity.place,
+            entities: entities.clone(),
         });
+        first = entities.end;
     }
     let length = Some(scenario.length);
     Plan { description, processes, length, json, is_traced: false, is_monitored: false, is_observed: false, source: scenario.source.clone() }.checked()
+}
+
+/// Returns the number of vCPUs of the process whose first vCPU is entity number `first`. A worker has one.
+fn vcpus(scenario: &Scenario, first: usize) -> usize {
+    let entity = &scenario.entities[first];
+    let Some(group) = entity.group.filter(|_| entity.real.is_some()) else { return 1 };
+    // The vCPUs of VM `a` are named `a/0`, `a/1`, ….
+    let is_vcpu = |it: &&EntitySpec| {
+        it.group == Some(group)
+            && it.name.strip_prefix(&scenario.groups[group].name).is_some_and(|rest| rest.starts_with('/'))
+    };
+    scenario.entities[first..].iter().take_while(is_vcpu).count().max(1)
+}
+
+/// Returns the name of the process with these vCPUs.
+fn process_name(scenario: &Scenario, vcpus: &Range<usize>) -> String {
+    let first = &scenario.entities[vcpus.start];
+    match first.group.filter(|_| vcpus.len() > 1) {
+        Some(group) => scenario.groups[group].name.clone(),
+        None => first.name.clone(),
+    }
 }
 
 /// Returns the share of the CPUs that an entity without a promise requests: its weight, and the cap of its VM.

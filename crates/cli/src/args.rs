@@ -69,6 +69,13 @@ pub(crate) enum Command {
         /// Directory of the table
         directory: PathBuf,
     },
+    /// (internal) Core of the front end at the other end of the inherited socket FD
+    #[command(hide = true)]
+    Core {
+        /// The inherited socket
+        #[arg(value_name = "FD")]
+        descriptor: i32,
+    },
     /// (internal) Worker process: reads its start time from stdin, writes job records to stdout
     #[command(hide = true)]
     Work(Work),
@@ -376,9 +383,6 @@ pub(crate) struct Launch {
     /// The inherited descriptor for the start time
     #[arg(long, value_name = "FD")]
     pub(crate) gate: i32,
-    /// Limit on the number of open files
-    #[arg(long, value_name = "N")]
-    pub(crate) files: Option<u64>,
     /// The command
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<String>,

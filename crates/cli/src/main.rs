@@ -50,6 +50,9 @@ fn main() -> ExitCode {
         output::complain(&end.report);
         return if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    if let Some(Command::Core { descriptor }) = &cli.command {
+        return process::core(*descriptor);
+    }
     match run(cli) {
         Ok(code) => code,
         Err(Failure::Input(problems)) => {
@@ -84,7 +87,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Demo(args)) => demo::run(&args)?,
         Some(Command::Doctor(args)) => doctor::run(&args)?,
         Some(Command::Release(args)) => release::run(&args)?,
-        Some(Command::Guardian { .. }) => unreachable!("it was run before anything was arranged"),
+        Some(Command::Guardian { .. } | Command::Core { .. }) => {
+            unreachable!("it was run before anything was arranged")
+        }
         Some(Command::Work(args)) => process::work(&args)?,
         Some(Command::Launch(args)) => process::launch(&args)?,
         Some(Command::ReadCd(args)) => process::read_cd(&args)?,

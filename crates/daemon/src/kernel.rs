@@ -47,7 +47,7 @@ pub enum Joined {
 }
 
 /// A share of the CPUs for a control group.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub struct CpuShare {
     /// Weight relative to other groups. An ordinary group has 100. Range: 1 … 10,000. `None`: the default.
     pub weight: Option<u32>,

@@ -12,7 +12,7 @@ use sys::shared::{Lock, own_directory};
 use sys::thread::Identity;
 use sys::{Error, kernel};
 
-/// Time that a daemon has to end after SIGTERM. A run first ends its commands, which have 2 s each.
+/// Time that a daemon has to end after SIGTERM.
 pub const PATIENCE: Nanos = Nanos::s(5);
 /// Maximum time from SIGKILL to the end of a process.
 const KILLED: Nanos = Nanos::s(1);

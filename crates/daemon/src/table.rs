@@ -52,6 +52,7 @@ const AT_BOOT_LENGTH: usize = 11;
 const AT_BOOT: usize = 12;
 const AT_KEEPER_BEATS: usize = AT_BOOT + BOOT_WORDS;
 const AT_STANDBY: usize = AT_KEEPER_BEATS + 1;
+const AT_COMMAND_BEATS: usize = AT_STANDBY + 2;
 /// Number of words of a boot ID, which is a UUID of 36 characters.
 const BOOT_WORDS: usize = 5;
 const BOOT_BYTES: usize = BOOT_WORDS * 8;
@@ -70,6 +71,8 @@ pub enum Beating {
     Agent(CpuId),
     /// The keeper.
     Keeper,
+    /// The command thread.
+    Commands,
     /// The guardian.
     Guardian,
 }
@@ -79,6 +82,7 @@ impl fmt::Display for Beating {
         match self {
             Beating::Agent(cpu) => write!(f, "the agent of CPU {cpu}"),
             Beating::Keeper => f.write_str("the keeper"),
+            Beating::Commands => f.write_str("the command thread"),
             Beating::Guardian => f.write_str("the guardian"),
         }
     }
@@ -89,6 +93,7 @@ impl Beating {
         match self {
             Beating::Agent(cpu) => AT_AGENT_BEATS + cpu.index(),
             Beating::Keeper => AT_KEEPER_BEATS,
+            Beating::Commands => AT_COMMAND_BEATS,
             Beating::Guardian => AT_GUARDIAN_BEATS,
         }
     }

@@ -4,6 +4,7 @@ use crate::id::{CpuId, EntityId, GroupId};
 
 /// The owner of an alarm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum AlarmOwner {
     /// The policy.
     Policy,
@@ -17,6 +18,7 @@ pub enum AlarmOwner {
 
 /// An alarm, named by its owner and one of the slots that the policy's descriptor declares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Alarm {
     /// Owner of the alarm.
     pub owner: AlarmOwner,

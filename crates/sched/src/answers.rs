@@ -5,6 +5,7 @@ use crate::time::{Instant, Nanos, Virtual};
 
 /// The state of a promise of CPU time in its current period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PromiseState {
     /// CPU time per period. Range: 0 … `period`; 0 if the entity has a period without a slice.
     pub slice: Nanos,

@@ -6,6 +6,7 @@ use core::fmt;
 /// The reason for a failure, and the remedy. The code that detects the fault creates both, so that no other code has to
 /// parse a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Explanation {
     /// The reason: a clause without an article before its subject and without a full stop. Never empty.
     pub reason: Cow<'static, str>,

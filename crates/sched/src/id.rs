@@ -15,6 +15,7 @@ macro_rules! generational_id {
     ($(#[$doc:meta])* $name:ident, $letter:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(try_from = "u64", into = "u64"))]
         pub struct $name(NonZeroU64); // upper half: index; lower half: generation + 1, so an Option takes one word
 
         impl $name {
@@ -38,6 +39,25 @@ macro_rules! generational_id {
             #[must_use]
             pub const fn generation(self) -> u32 {
                 (self.0.get() & 0xffff_ffff) as u32 - 1
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl From<$name> for u64 {
+            fn from(id: $name) -> u64 {
+                id.0.get()
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl TryFrom<u64> for $name {
+            type Error = &'static str;
+
+            fn try_from(word: u64) -> Result<$name, &'static str> {
+                match NonZeroU64::new(word) {
+                    Some(word) if word.get() & 0xffff_ffff != 0 => Ok($name(word)),
+                    _ => Err("an id without a generation"),
+                }
             }
         }
 
@@ -75,6 +95,7 @@ impl GroupId {
 
 /// A CPU of the machine: a physical CPU of a host, or a vCPU of a guest. Range: `0..CPUS_MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CpuId(u16);
 
 impl CpuId {
@@ -107,6 +128,7 @@ impl fmt::Debug for CpuId {
 
 /// A set of CPUs, iterated in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CpuSet([u64; WORDS]);
 
 impl CpuSet {

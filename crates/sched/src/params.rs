@@ -19,6 +19,7 @@ const NICE_WEIGHTS: [u32; 40] = [
 /// The weight is kept in Linux's scale (1024 = normal). Nice values and Xen's weights have exact equivalents in Linux's
 /// scale. A control group's `cpu.weight` is rounded, as in the kernel. Range: 1 … 2^28.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Weight(u32);
 
 impl Weight {
@@ -110,6 +111,7 @@ impl fmt::Debug for Weight {
 
 /// The consequence of a slice that is used up before its period ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Limit {
     /// The entity competes for unreserved time.
     #[default]
@@ -120,6 +122,7 @@ pub enum Limit {
 
 /// A promise of CPU time: `slice` nanoseconds in every `period`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reservation {
     /// CPU time per period. Range: 1 ns … `period`.
     pub slice: Nanos,
@@ -150,6 +153,7 @@ impl Reservation {
 
 /// Permission for an entity to run ahead of its share for a limited time (BVT).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Warp {
     /// Maximum lead of the entity, in virtual time at normal weight. Range: 0 … [`SPAN_MAX`].
     pub by: Nanos,
@@ -161,6 +165,7 @@ pub struct Warp {
 
 /// A static real-time priority. Range: 1 … 99, 99 the most urgent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RtPriority(u8);
 
 impl RtPriority {
@@ -179,6 +184,7 @@ impl RtPriority {
 
 /// The Linux scheduling class of an entity, for the policies that have classes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Class {
     /// SCHED_OTHER: shares by weight.
     #[default]
@@ -212,6 +218,7 @@ impl Class {
 
 /// The parameters of one entity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Params {
     /// Weight of the entity relative to the other members of its group.
     pub weight: Weight,
@@ -282,6 +289,7 @@ impl Params {
 
 /// A ceiling on a group's CPU time: `quota` in every `period`, summed over CPUs (`cpu.max`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Quota {
     /// CPU time per period. Range: 1 ms (kernel: `min_cfs_quota_period`, kernel/sched/core.c) … [`SPAN_MAX`].
     pub quota: Nanos,
@@ -308,6 +316,7 @@ impl Quota {
 
 /// The parameters of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GroupParams {
     /// Weight of the group relative to the other members of its parent group.
     pub weight: Weight,

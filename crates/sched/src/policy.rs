@@ -139,6 +139,7 @@ impl Decision {
 
 /// The cause of a wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Wake {
     /// The first wake-up of the entity.
     New {
@@ -162,6 +163,7 @@ pub enum Wake {
 
 /// An event for an entity that is not blocked, so no wake-up is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Notice {
     /// An interrupt or a packet for the entity.
     Interrupt,

@@ -11,6 +11,7 @@ pub const SPAN_MAX: Nanos = Nanos(1 << 60);
 
 /// A duration. Unit: nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Nanos(u64);
 
 impl Nanos {
@@ -154,6 +155,7 @@ impl fmt::Debug for Nanos {
 
 /// A point in time on the driver's clock. Unit: nanoseconds since the driver's start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Instant(u64);
 
 impl Instant {

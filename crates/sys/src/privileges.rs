@@ -4,7 +4,6 @@ use crate::{Error, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use sched::Nanos;
-use std::sync::OnceLock;
 
 /// A capability that a part of Tactus needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -111,36 +110,16 @@ pub fn memory_limit() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
 
-/// Limit of open files before the first call of [`raise_file_limit`]. `None`: there was no limit.
-static FILES_BEFORE: OnceLock<Option<u64>> = OnceLock::new();
-
 /// Raises the limit of open files (RLIMIT_NOFILE) to its maximum. Children inherit the raised limit.
 ///
 /// # Errors
 /// The kernel refuses the new limit.
 pub fn raise_file_limit() -> Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let before = FILES_BEFORE.get_or_init(|| current);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).map_err(|errno| {
-        let what = format!("have more files open than {}", before.map_or("any".to_string(), |most| most.to_string()));
+        let what = format!("have more files open than {}", current.map_or("any".to_string(), |most| most.to_string()));
         Error::from(errno, what, "raise the limit (ulimit -n)")
     })
-}
-
-/// Returns the limit of open files before it was raised; `None` if the limit was not raised, or there was no limit.
-#[must_use]
-pub fn files_before() -> Option<u64> {
-    FILES_BEFORE.get().copied().flatten()
-}
-
-/// Sets the limit of open files to `most`, for example to the value before an ancestor raised the limit.
-///
-/// # Errors
-/// `most` exceeds the maximum.
-pub fn set_file_limit(most: u64) -> Result<()> {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum })
-        .map_err(|errno| Error::from(errno, format!("have {most} files open"), "raise the limit (ulimit -n)"))
 }
 
 #[cfg(test)]
@@ -161,15 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_files_is_raised_and_given_back() {
+    fn the_limit_of_files_is_raised_to_its_maximum() {
         let before = getrlimit(Resource::Nofile);
         raise_file_limit().unwrap();
         let raised = getrlimit(Resource::Nofile);
         assert_eq!((raised.current, raised.maximum), (before.maximum, before.maximum));
-        assert_eq!(files_before(), before.current);
-        if let Some(most) = before.current {
-            set_file_limit(most).unwrap();
-            assert_eq!(getrlimit(Resource::Nofile).current, Some(most));
-        }
+        setrlimit(Resource::Nofile, before).unwrap();
     }
 }

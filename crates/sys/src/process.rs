@@ -222,15 +222,11 @@ pub fn ignore_requests() {
     signals.into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
 }
 
-/// Ignores requests of a terminal to stop (SIGTSTP, SIGTTIN, SIGTTOU), in this process and its children.
-pub fn ignore_stops() {
-    [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
-}
-
-/// Restores the default of SIGTTIN and SIGTTOU. This process, or a program that it executes, then stops when it
-/// accesses the terminal from a background process group.
-pub fn heed_terminal() {
-    [libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_DFL));
+/// Ignores the signals of a terminal (SIGINT, SIGQUIT, SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU), in this process and its
+/// children.
+pub fn ignore_terminal() {
+    let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+    signals.into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
 }
 
 /// Runs `arrange`, which may install a handler of SIGHUP. If SIGHUP was ignored before, as under nohup, ignores SIGHUP

@@ -18,6 +18,7 @@ pub struct Header {
 
 /// An event of a machine.
 #[derive(Clone, PartialEq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Event {
     /// An input of the machine.
     Input(Input),
@@ -195,6 +196,7 @@ pub enum Event {
 
 /// A request to a machine.
 #[derive(Clone, PartialEq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Request {
     /// A request to create a group.
     CreateGroup {

@@ -8,6 +8,7 @@ pub const MACHINES_MAX: usize = 4096;
 
 /// A machine of a world, by its index. The index of a host is lower than the indices of its guests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MachineId(pub u32);
 
 impl MachineId {

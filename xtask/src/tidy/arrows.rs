@@ -31,11 +31,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("xtask", &[]),
 ];
-/// External crates that these crates may use. Crates without a row may use any external crate.
+/// External crates that these crates may use, apart from optional ones. Crates without a row may use any external crate.
 const OUTSIDE: &[(&str, &[&str])] =
     &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "rustc-hash", "serde_json"])];
 
-/// A crate and the crates that it uses, except in tests.
+/// A crate and the crates that it uses by default, except in tests.
 #[derive(Debug)]
 struct Crate {
     name: String,
@@ -57,7 +57,9 @@ fn crates(metadata: &Value) -> Vec<Crate> {
     list(&metadata["packages"])
         .iter()
         .map(|package| {
-            let used = list(&package["dependencies"]).into_iter().filter(|dependency| dependency["kind"] != "dev");
+            let used = list(&package["dependencies"])
+                .into_iter()
+                .filter(|dependency| dependency["kind"] != "dev" && dependency["optional"] != true);
             let (ours, outside): (Vec<Value>, Vec<Value>) = used.partition(|dependency| dependency["path"].is_string());
             Crate {
                 name: name(package),
@@ -141,6 +143,7 @@ fn a_wrong_arrow_is_found_and_a_test_dependency_is_not() {
     let metadata = serde_json::json!({ "packages": [
         { "name": "sched", "dependencies": [{ "name": "serde", "kind": null }] },
         { "name": "policies", "dependencies": [
+            { "name": "serde", "kind": null, "optional": true },
             { "name": "sim", "kind": null, "path": "crates/sim" },
             { "name": "trace", "kind": "dev", "path": "crates/trace" },
         ] },

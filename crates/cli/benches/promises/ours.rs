@@ -5,7 +5,7 @@ use crate::witness::Witness;
 use crate::{Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
 use daemon::dispatch::{KeptBy, Others, PromiseRequest, RaiseBy};
-use daemon::live::{self, Control, Setup};
+use daemon::live::{self, Client, Setup};
 use daemon::processes::{Launcher, Work};
 use daemon::terms;
 use sched::{CpuSet, EntityId, Input, Instant, Limit, Nanos, Reservation};
@@ -34,8 +34,8 @@ struct Expense {
 }
 
 impl Expense {
-    fn now() -> Expense {
-        let threads = thread::threads(std::process::id()).unwrap_or_default();
+    fn now(core: u32) -> Expense {
+        let threads = thread::threads(core).unwrap_or_default();
         let ours = threads.into_iter().filter_map(|tid| {
             let name = thread::status(tid).ok()?.name;
             let place = format!("-{}", cpu());
@@ -55,7 +55,7 @@ impl Expense {
     }
 }
 
-pub(crate) fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
+pub(crate) fn admit(front: &Client, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
     let reservation = Reservation { limit, ..Reservation::new(promise.slice, promise.period) };
     let wish = PromiseRequest {
         name: "promised".to_string(),
@@ -88,7 +88,7 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
         });
         let played = live::serve(&setup()?, |front| {
             let e = admit(front, promise, limit, child.pid())?;
-            let expense = Expense::now();
+            let expense = Expense::now(front.pid());
             let first = front.promise(e).ok_or("nothing is promised")?.deadline;
             let begun = front.epoch().saturating_add(first.since(Instant::ZERO));
             let mut events = Vec::new();

@@ -41,15 +41,15 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
 /// Runs the daemon, which keeps the promises of `plan` from start to end.
 pub(crate) fn keep(terms: &Terms, directory: Directory, plan: &Plan) -> Result<Played, Failure> {
     let _in_order = output::end_in_order();
-    // Ctrl-Z must not stop the daemon: a stopped daemon keeps no promises, and the guardian would treat the stop as a
-    // hang and kill the daemon.
-    sys::process::ignore_stops();
     let what = format!("under {}", terms.policy.name);
     match live::serve(&terms.setup(directory), |front| play::play(Some(front), plan, &what)) {
         Ok(played) => played,
         Err(live::Failure::Running(reason) | live::Failure::Refused(reason)) => Err(refused(&reason)),
         Err(live::Failure::Failed(reason)) => {
             Err(anyhow::anyhow!("{reason}").context("the daemon failed, and all threads are restored").into())
+        }
+        Err(live::Failure::NotRestored(reason)) => {
+            Err(anyhow::anyhow!("{reason}").context("the daemon failed, and some threads may not be restored").into())
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use daemon::Explanation;
 use daemon::dispatch::{Dismissed, Others, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
-use daemon::live::Control;
+use daemon::live::Client;
 use daemon::processes::{Launcher, Output, RunProcess, Witness};
 use measure::Supply;
 use run::live::{left_to_kernel, merged, relative};
@@ -99,9 +99,9 @@ struct Running {
 }
 
 /// Runner of a plan, with a daemon or without.
-pub(crate) struct Player<'a, 'k> {
-    /// Control of the daemon. `None`: only the kernel schedules the processes.
-    front: Option<Control<'a, 'k>>,
+pub(crate) struct Player<'a> {
+    /// Handle on the core. `None`: only the kernel schedules the processes.
+    front: Option<&'a Client>,
     plan: &'a Plan,
     launcher: Launcher,
     /// Time zero of the daemon, according to the monotonic clock.
@@ -130,7 +130,7 @@ pub(crate) struct Player<'a, 'k> {
 }
 
 /// Runs `plan`. Without a daemon, only the kernel schedules the processes. `what` is the text of the progress bar.
-pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> Result<Played, Failure> {
+pub(crate) fn play(front: Option<&Client>, plan: &Plan, what: &str) -> Result<Played, Failure> {
     let ready = PREPARATION.saturating_add(Nanos::ms(2).saturating_mul(plan.processes.len() as u64));
     let mut player = Player {
         front,
@@ -166,7 +166,7 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
     Ok(player.into_played(plan.length.map_or(length, |most| most.min(length))))
 }
 
-impl Player<'_, '_> {
+impl Player<'_> {
     fn run(&mut self, progress: Option<&Progress>) -> Result<(), Failure> {
         let mut coming: Vec<(Instant, usize)> =
             self.plan.processes.iter().enumerate().map(|(index, planned)| (planned.arrival, index)).collect();
@@ -495,13 +495,14 @@ impl Player<'_, '_> {
         let exceptions = left.iter().filter_map(|left| Some((left.entity, left.exception.clone()?))).collect();
         let troubles = left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
         let warnings = front.map(|front| front.warnings()).unwrap_or_default();
+        let interrupted = output::is_interrupted() || front.is_some_and(|front| front.is_ended_on_request());
         Played {
             events,
             lost,
             start,
             measured,
             length,
-            interrupted: output::is_interrupted(),
+            interrupted,
             ends,
             troubles,
             exceptions,

@@ -253,8 +253,8 @@ impl<K: Kernel> Dispatcher<K> {
             Others::Of(e) => self.gang_with(e),
             Others::None | Others::Later => None,
         };
-        let (policy, knobs, cpus) = (self.policy, self.knobs.clone(), self.machine.topology().cpus);
-        NoRoom { request, gang, own, free, held: held.collect(), policy, knobs, cpus }
+        let (policy, cpus) = (Some((self.policy, self.knobs.clone())), self.machine.topology().cpus);
+        NoRoom { request, gang, own, free, held: held.collect(), cpus, policy }
     }
 
     /// Raises a thread and lowers it again, to check the permission before a promise is made.

@@ -9,8 +9,8 @@ use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::table::Table;
 use sched::{
-    Action, Alarm, CpuId, CpuSet, Descriptor, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, Refused, State,
-    Topology,
+    Action, Alarm, CpuId, CpuSet, Descriptor, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, PromiseState,
+    Refused, State, Topology,
 };
 use std::sync::Arc;
 use sys::thread::Identity;
@@ -25,7 +25,7 @@ pub(super) struct Due {
 }
 
 /// A client that the dispatcher no longer serves.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Dismissed {
     /// Entity of the client.
     pub entity: EntityId,
@@ -180,6 +180,11 @@ impl<K: Kernel> Dispatcher<K> {
     #[must_use]
     pub fn reports_wakeups(&self, e: EntityId) -> bool {
         self.clients.get(e).is_some_and(|client| client.reports_wakeups)
+    }
+
+    /// Returns the promise state of `e`; `None` if `e` is no client.
+    pub(super) fn client_promise(&self, e: EntityId) -> Option<PromiseState> {
+        self.clients.get(e).and_then(|_| self.machine.promise(e))
     }
 
     /// Returns the interval between scans for new threads: the shortest period of the clients whose forks this host

@@ -18,7 +18,7 @@ pub enum Level {
 }
 
 /// How a dispatcher raises threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum RaiseBy {
     /// Threads inherit a priority. Only a thread that cannot inherit is raised by its attributes.
     Inheritance,

@@ -6,10 +6,11 @@ use super::refusal::Refusal;
 use crate::kernel::Kernel;
 use crate::restore::Restoring;
 use sched::{CpuSet, EntityId, Instant, Nanos, PromiseState};
+use serde::{Deserialize, Serialize};
 use trace::Event;
 
 /// What keeps the promises of a daemon.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum KeptBy {
     /// [`Dispatcher`], which raises threads in this way.
     Dispatcher(RaiseBy),
@@ -106,7 +107,7 @@ impl<K: Kernel> Promises for Dispatcher<K> {
     }
 
     fn promise(&self, e: EntityId) -> Option<PromiseState> {
-        self.machine().promise(e)
+        self.client_promise(e)
     }
 
     fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {

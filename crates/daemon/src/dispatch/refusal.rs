@@ -11,6 +11,10 @@ use std::fmt;
 pub enum Refusal {
     /// The request is invalid.
     Promise(Refused),
+    /// The request is invalid, as another process of Tactus reports.
+    Invalid(Explanation),
+    /// Another reason, as another process of Tactus reports it.
+    Reported(Explanation),
     /// The promise does not fit beside the existing promises.
     NoRoom(Box<NoRoom>),
     /// The process may use fewer CPUs than the request.
@@ -106,7 +110,7 @@ impl Refusal {
                 Explanation::new(format!("the {what} is too short ({asked})"), format!("use at least {least}"))
             }
             Refusal::Unsupported { reason, remedy } => Explanation::new(*reason, *remedy),
-            Refusal::Mechanism(why) => why.clone(),
+            Refusal::Invalid(why) | Refusal::Reported(why) | Refusal::Mechanism(why) => why.clone(),
             Refusal::Gone(pid) => Explanation::new(
                 format!("there is no process {pid}; it has ended, or never existed"),
                 "use the pid of a running process",

@@ -1,6 +1,7 @@
 //! [`PromiseRequest`]: a request for a promise.
 
 use sched::{CpuSet, EntityId, Nanos, Reservation};
+use serde::{Deserialize, Serialize};
 
 /// The shortest period. With shorter periods, the turns of the agents would take most of the CPU time.
 pub const PERIOD_LEAST: Nanos = Nanos::us(100);
@@ -12,7 +13,7 @@ pub const SLICE_LEAST: Nanos = Nanos::us(10);
 pub(super) const SLICE_MOST: Nanos = Nanos::ms(100);
 
 /// Other promises in the gang of a promise.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub enum Others {
     /// None: the clients of the promise are a gang of their own.
     #[default]
@@ -24,7 +25,7 @@ pub enum Others {
 }
 
 /// A request for a promise to a process and its descendants.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PromiseRequest {
     /// Name of the client in messages.
     pub name: String,

@@ -8,6 +8,7 @@ use sched::{
     CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, Refused,
     Reservation, Topology,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -15,7 +16,7 @@ use std::fmt;
 const NAMED_MOST: usize = 4;
 
 /// An existing promise on a CPU.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HeldPromise {
     /// Name of the client.
     pub name: String,
@@ -38,7 +39,7 @@ impl HeldPromise {
 
 /// The promises when a request was refused. Admission on a machine with the same promises finds the alternatives, so
 /// the alternatives are exact. They are computed on demand: the dispatcher must not wait for them.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct NoRoom {
     pub(super) request: PromiseRequest,
     /// Existing gang that the request joins.
@@ -48,9 +49,10 @@ pub struct NoRoom {
     /// Share of a CPU that one more client could reserve, and the CPU. Unit: parts per million.
     pub(super) free: (u64, Option<CpuId>),
     pub(super) held: Vec<HeldPromise>,
-    pub(super) policy: Descriptor,
-    pub(super) knobs: Knobs,
     pub(super) cpus: usize,
+    /// Policy that has refused the request, with its knobs. Not part of messages: see [`NoRoom::under`].
+    #[serde(skip)]
+    pub(super) policy: Option<(Descriptor, Knobs)>,
 }
 
 impl fmt::Debug for NoRoom {
@@ -86,9 +88,10 @@ struct Trial {
 }
 
 impl Trial {
-    /// Returns the machine; `None` if the policy refuses the knobs, which it accepted before.
+    /// Returns the machine; `None` if the policy is unknown, or refuses the knobs, which it accepted before.
     fn new(room: &NoRoom) -> Option<Trial> {
-        let machine = Machine::build(&room.policy, Topology::new(room.cpus), &room.knobs, Kicks::Delivered).ok()?;
+        let (policy, knobs) = room.policy.as_ref()?;
+        let machine = Machine::build(policy, Topology::new(room.cpus), knobs, Kicks::Delivered).ok()?;
         let mut trial = Trial { machine, held: Vec::new(), gangs: BTreeMap::new(), joined: None };
         for held in &room.held {
             let e = trial.hold(held).ok()?;
@@ -185,6 +188,12 @@ impl NoRoom {
     pub(crate) fn among(mut self, served: &CpuSet) -> NoRoom {
         self.own = self.own.and(served);
         self
+    }
+
+    /// Completes a refusal from another process with the policy and the knobs of that process.
+    #[must_use]
+    pub(crate) fn under(self, policy: Descriptor, knobs: Knobs) -> NoRoom {
+        NoRoom { policy: Some((policy, knobs)), ..self }
     }
 
     /// Returns the reason why a machine with the existing promises refuses the request, with `reservation` per CPU.

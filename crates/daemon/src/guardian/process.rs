@@ -1,7 +1,7 @@
 //! The guardian's process, which watches the daemon and restores all threads when the daemon cannot.
 
 use super::name::NAME;
-use super::watch::{DaemonState, INTERVAL, PATIENCE, PATIENCE_WITH_KEEPER, Verdict, Watch};
+use super::watch::{DaemonState, INTERVAL, PATIENCE, PATIENCE_WITH_COMMANDS, PATIENCE_WITH_KEEPER, Verdict, Watch};
 use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::kernel::priority;
@@ -84,7 +84,11 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
             Verdict::Fine => {}
             Verdict::End => return Ok(true),
             Verdict::Kill { hung } => {
-                let patience = if hung == Beating::Keeper { PATIENCE_WITH_KEEPER } else { PATIENCE };
+                let patience = match hung {
+                    Beating::Keeper => PATIENCE_WITH_KEEPER,
+                    Beating::Commands => PATIENCE_WITH_COMMANDS,
+                    Beating::Agent(_) | Beating::Guardian => PATIENCE,
+                };
                 let missed = INTERVAL.saturating_mul(patience.into());
                 let _ = writeln!(
                     report,

@@ -12,6 +12,9 @@ pub const PATIENCE: u32 = 6;
 /// Number of beats of the guardian, without a beat of the keeper, after which the keeper counts as hung. The keeper runs
 /// only when the dispatched threads leave a CPU idle, and scans large process trees, so its beats may be far apart.
 pub(super) const PATIENCE_WITH_KEEPER: u32 = 40;
+/// Number of beats of the guardian, without a beat of the command thread, after which the command thread counts as hung.
+/// The command thread is an ordinary thread, which may wait long for a busy CPU.
+pub(super) const PATIENCE_WITH_COMMANDS: u32 = 100;
 /// Interval between restorations while a killed daemon has not ended. Unit: beats of the guardian. The killed daemon
 /// takes no more actions, but its last thread may be unable to end, because a raised thread occupies its CPU.
 pub const AWAITED: u32 = 2;
@@ -31,7 +34,7 @@ pub enum DaemonState {
 pub enum Verdict {
     /// No action.
     Fine,
-    /// Kill the daemon: an agent or the keeper hangs.
+    /// Kill the daemon: an agent, the keeper or the command thread hangs.
     Kill {
         /// The thread that hangs.
         hung: Beating,
@@ -94,6 +97,7 @@ impl WatchedAgent {
 pub struct Watch {
     agents: Vec<WatchedAgent>,
     keeper: LastBeat,
+    commands: LastBeat,
     /// Number of beats since the guardian killed the daemon.
     killed: Option<u32>,
     /// Number of beats for which the daemon has been ending.
@@ -135,13 +139,19 @@ impl Watch {
         let cpus = table.watched();
         self.agents.resize(cpus, WatchedAgent::default());
         if cpus == 0 {
-            self.keeper = LastBeat::default();
+            (self.keeper, self.commands) = (LastBeat::default(), LastBeat::default());
             return None;
         }
         let mut hung = None;
-        let beats = table.beats(Beating::Keeper);
-        if self.keeper.ago(beats) >= PATIENCE_WITH_KEEPER && beats > 0 {
-            hung = Some(Beating::Keeper);
+        let threads = [
+            (Beating::Commands, &mut self.commands, PATIENCE_WITH_COMMANDS),
+            (Beating::Keeper, &mut self.keeper, PATIENCE_WITH_KEEPER),
+        ];
+        for (thread, last, patience) in threads {
+            let beats = table.beats(thread);
+            if last.ago(beats) >= patience && beats > 0 {
+                hung = Some(thread);
+            }
         }
         // Sample every agent, even if an earlier agent hangs.
         for (cpu, agent) in (0..cpus).map(CpuId::new).zip(&mut self.agents) {
@@ -282,24 +292,26 @@ mod tests {
     }
 
     #[test]
-    fn a_keeper_that_misses_its_beats_has_the_daemon_killed() {
-        let (table, mut watch, cpu) = (table(), Watch::default(), CpuId::new(0));
-        table.set_watched(1);
-        let mut step = |keeper: bool| {
-            table.beat(Beating::Agent(cpu));
-            if keeper {
-                table.beat(Beating::Keeper);
+    fn a_keeper_or_command_thread_that_misses_its_beats_has_the_daemon_killed() {
+        for (hung, patience) in [(Beating::Keeper, PATIENCE_WITH_KEEPER), (Beating::Commands, PATIENCE_WITH_COMMANDS)] {
+            let (table, mut watch, cpu) = (table(), Watch::default(), CpuId::new(0));
+            table.set_watched(1);
+            let mut step = |beats: bool| {
+                table.beat(Beating::Agent(cpu));
+                if beats {
+                    table.beat(hung);
+                }
+                watch.step(&table, DaemonState::Lives, NOTHING_STOLEN)
+            };
+            for nth in 0..3 * patience {
+                assert_eq!(step(nth % (patience - 1) == 1), Verdict::Fine, "{hung}: {nth}");
             }
-            watch.step(&table, DaemonState::Lives, NOTHING_STOLEN)
-        };
-        for nth in 0..3 * PATIENCE_WITH_KEEPER {
-            assert_eq!(step(nth % (PATIENCE_WITH_KEEPER - 1) == 1), Verdict::Fine, "{nth}");
+            step(true);
+            for _ in 1..patience {
+                assert_eq!(step(false), Verdict::Fine, "{hung}");
+            }
+            assert_eq!(step(false), Verdict::Kill { hung });
         }
-        step(true);
-        for _ in 1..PATIENCE_WITH_KEEPER {
-            assert_eq!(step(false), Verdict::Fine);
-        }
-        assert_eq!(step(false), Verdict::Kill { hung: Beating::Keeper });
     }
 
     #[test]

@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use sys::launch as begin;
-use sys::privileges;
 
 /// The standard output of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,9 +49,6 @@ impl Launcher {
         let mut command = Command::new(&self.executable);
         let number = begin::inherit(&mut command, gate.into());
         command.args(["launch", "--gate", &number.to_string()]);
-        if let Some(files) = privileges::files_before() {
-            command.args(["--files", &files.to_string()]);
-        }
         command.arg("--").args(argv);
         match output {
             Output::Inherited => {}

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use sys::{clock, launch, privileges, process};
+use sys::{clock, launch};
 
 /// Returns the file of program `name`: `name` itself if `name` contains `/`, otherwise the first executable file of
 /// this name in the directories of `path`.
@@ -63,20 +63,14 @@ fn refused(file: &Path, name: &str) -> Explanation {
 }
 
 /// Waits at the inherited gate `gate`, and executes the program of `argv` at the time that the gate delivers. Returns
-/// only on failure. If the gate closes without a time, the process exits. `files` is the limit of open files to
-/// restore, if an ancestor has raised the limit.
-pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Explanation {
+/// only on failure. If the gate closes without a time, the process exits.
+pub fn launch(gate: i32, argv: &[String]) -> Explanation {
     let begun = launch::inherited(gate).map_err(Explanation::from).and_then(|gate| start(&mut File::from(gate)));
     match begun {
         Ok(Some(at)) => clock::sleep_until(at),
         Ok(None) => std::process::exit(0),
         Err(reason) => return reason,
     }
-    if let Some(Err(error)) = files.map(privileges::set_file_limit) {
-        return error.into();
-    }
-    // This process has inherited ignored SIGTTIN and SIGTTOU. For a command, these signals have their usual effect.
-    process::heed_terminal();
     let Some((name, arguments)) = argv.split_first() else {
         return Explanation::new("there is no command", "give the name of a program");
     };

@@ -6,6 +6,7 @@ use crate::time::Instant;
 
 /// An instruction to the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Action {
     /// The entity that ran on `cpu` stops. All stops of a settle precede all runs.
     Stop {

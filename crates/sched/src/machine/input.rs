@@ -7,6 +7,7 @@ use crate::time::Nanos;
 
 /// A fact that the driver reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Input {
     /// A wake-up: a blocked entity becomes runnable.
     Wake {

@@ -1,4 +1,4 @@
-//! [`RunUnderTest`]: a `tactus run` with its agents and its guardian.
+//! [`RunUnderTest`]: a `tactus run` with its core, its agents and its guardian.
 
 use crate::victims::{Victim, after, within};
 use anyhow::{Context, Result, bail};
@@ -53,7 +53,7 @@ impl fmt::Display for Promise {
 #[derive(Debug)]
 pub(crate) struct RunUnderTest {
     program: PathBuf,
-    daemon: Child,
+    front_end: Child,
     said: File,
 }
 
@@ -79,25 +79,30 @@ impl RunUnderTest {
         command.args(["--pid", &victim.pid().to_string()]);
         command.env(MARK, std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?);
-        let daemon = command.spawn().with_context(|| format!("cannot begin {command:?}"))?;
+        let front_end = command.spawn().with_context(|| format!("cannot begin {command:?}"))?;
         let program = fs::canonicalize(program)?;
-        Ok(RunUnderTest { program, daemon, said })
+        Ok(RunUnderTest { program, front_end, said })
     }
 
-    /// Returns the daemon.
-    pub(crate) fn daemon(&self) -> Result<Process> {
-        Ok(Process::open(self.daemon.id())?)
+    /// Returns the core.
+    pub(crate) fn core(&self) -> Result<Process> {
+        Ok(Process::open(self.core_pid().context("there is no core")?)?)
+    }
+
+    fn core_pid(&self) -> Option<u32> {
+        let children = thread::children(self.front_end.id()).unwrap_or_default();
+        children.into_iter().find(|&pid| thread::status(pid).is_ok_and(|status| status.name == "tactus-core"))
     }
 
     /// Returns the tids of the run's agents.
     pub(crate) fn agents(&self) -> Vec<u32> {
-        let all = thread::threads(self.daemon.id()).unwrap_or_default();
+        let all = self.core_pid().and_then(|core| thread::threads(core).ok()).unwrap_or_default();
         all.into_iter().filter(|&tid| is_at(tid, AGENT)).collect()
     }
 
     /// Returns a guardian other than `before`; `None` if no other guardian exists.
     pub(crate) fn guardian(&self, before: Option<Identity>) -> Option<Identity> {
-        let children = thread::children(self.daemon.id()).unwrap_or_default();
+        let children = self.core_pid().and_then(|core| thread::children(core).ok()).unwrap_or_default();
         let guards = |pid: &u32| thread::threads(*pid).unwrap_or_default().into_iter().any(|tid| is_at(tid, GUARDIAN));
         children.into_iter().filter(guards).find_map(|pid| {
             let identity = Thread::open(pid).ok()?.identity();
@@ -116,13 +121,13 @@ impl RunUnderTest {
         pids.filter(is_ours).collect()
     }
 
-    /// Returns whether the daemon has ended. An ended daemon is reaped.
+    /// Returns whether the front end has ended. An ended front end is reaped.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.ended().is_some()
     }
 
     fn ended(&mut self) -> Option<ExitStatus> {
-        self.daemon.try_wait().ok().flatten()
+        self.front_end.try_wait().ok().flatten()
     }
 
     /// Waits for the end of all processes of the run. Returns the elapsed time.
@@ -168,13 +173,14 @@ impl RunUnderTest {
 
 impl Drop for RunUnderTest {
     fn drop(&mut self) {
-        // Kill the guardian first: after a finding, the guardian would restore threads whose values must stay as found.
-        // Ignore errors, because each process may have ended.
-        for pid in self.processes().into_iter().filter(|&pid| pid != self.daemon.id()) {
+        // Kill the guardians first: after a finding, a guardian would restore threads whose values must stay as found. The
+        // core would do the same after the end of the front end. Ignore errors, because each process may have ended.
+        let (core, mut all) = (self.core_pid(), self.processes());
+        all.sort_by_key(|&pid| (pid == self.front_end.id(), Some(pid) == core));
+        for pid in all {
             let _ = Process::open(pid).and_then(|process| process.kill());
         }
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
+        let _ = self.front_end.wait();
     }
 }
 

@@ -24,7 +24,7 @@ const REST: Nanos = Nanos::ms(50);
 /// The target of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
-    Daemon,
+    Core,
     /// The agent with this number, modulo the number of agents. The signal is sent to its thread.
     Agent(u64),
     Guardian,
@@ -47,7 +47,7 @@ pub(crate) struct Round {
     how: How,
     /// Time from the first effect of the promise to the fault.
     instant: Nanos,
-    /// After a fault of the guardian: time from the instant at which the promise is kept again until the daemon is
+    /// After a fault of the guardian: time from the instant at which the promise is kept again until the core is
     /// killed.
     next: Nanos,
 }
@@ -59,7 +59,7 @@ impl Round {
         let period = [Nanos::ms(5), Nanos::ms(10), Nanos::ms(40)][below(3) as usize];
         let promise = Promise { slice: period.scale(1 + below(5), 10), period, is_hard: below(2) == 1, on: On::Any };
         let target = match below(5) {
-            0 | 1 => Target::Daemon,
+            0 | 1 => Target::Core,
             2 => Target::Agent(below(64)),
             _ => Target::Guardian,
         };
@@ -78,8 +78,8 @@ impl Round {
         clock::sleep(self.instant);
         let took = match self.target {
             Target::Guardian => self.strike_guardian(&mut run, victims, &before),
-            Target::Daemon => {
-                strike(&run.daemon()?, self.how).and_then(|()| as_before(victims, &before, self.victim, || false))
+            Target::Core => {
+                strike(&run.core()?, self.how).and_then(|()| as_before(victims, &before, self.victim, || false))
             }
             Target::Agent(number) => {
                 self.strike_agent(&run, number).and_then(|()| as_before(victims, &before, self.victim, || false))
@@ -95,17 +95,17 @@ impl Round {
 
     fn strike_agent(&self, run: &RunUnderTest, number: u64) -> Result<()> {
         let agents = run.agents();
-        ensure!(!agents.is_empty(), "the daemon has no agents any more");
+        ensure!(!agents.is_empty(), "the core has no agents any more");
         let agent = agents[number as usize % agents.len()];
-        let daemon = run.daemon()?;
+        let core = run.core()?;
         Ok(match self.how {
-            How::Kill => daemon.kill_by(agent),
-            How::Stop => daemon.stop_by(agent),
+            How::Kill => core.kill_by(agent),
+            How::Stop => core.stop_by(agent),
         }?)
     }
 
     /// Injects the fault into the guardian. Checks that all values are restored or another guardian runs. Then kills
-    /// the daemon to test the new guardian.
+    /// the core to test the new guardian.
     fn strike_guardian(&self, run: &mut RunUnderTest, victims: &Victims, before: &[Picture]) -> Result<Nanos> {
         let struck = run.guardian(None).context("there is no guardian")?;
         let process = Process::open_as(struck)?;
@@ -115,7 +115,7 @@ impl Round {
         run.wait_until_it_keeps(Some(struck), BEGIN, is_kept)?;
         ensure!(process.ends_within(END), "the guardian that was struck is still there after {END}");
         clock::sleep(self.next);
-        strike(&run.daemon()?, How::Kill)?;
+        strike(&run.core()?, How::Kill)?;
         Ok(first.max(as_before(victims, before, self.victim, || false)?))
     }
 }
@@ -210,7 +210,7 @@ mod tests {
         for how in [How::Kill, How::Stop] {
             for is_hard in [false, true] {
                 let some = || rounds.iter().filter(|round| round.how == how && round.promise.is_hard == is_hard);
-                assert!(some().any(|round| round.target == Target::Daemon));
+                assert!(some().any(|round| round.target == Target::Core));
                 assert!(some().any(|round| round.target == Target::Guardian));
                 assert!(some().any(|round| matches!(round.target, Target::Agent(_))));
             }

@@ -68,7 +68,7 @@ impl Unplugging {
                 places.len() == agents.len()
             };
             ensure!(within(FOLLOWED, has_places), "an agent is not on its CPU again; tactus said:\n{}", run.said());
-            run.daemon()?.kill()?;
+            run.core()?.kill()?;
         }
         let took = as_before(victims, &before, self.victim, || false)
             .with_context(|| format!("tactus said:\n{}", run.said()))?;

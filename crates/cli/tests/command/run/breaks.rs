@@ -116,17 +116,18 @@ fn a_live_run_is_released_with_its_commands() {
     let pid = || std::fs::read_to_string(live.path("pid")).ok()?.trim().parse::<u32>().ok();
     soon("the command runs", || pid().is_some());
     let command = Process::open(pid().unwrap()).unwrap();
+    let core = live.core();
     let released = live.place.run(&["release", "--directory", "live"]);
     assert_eq!(released.code, Some(0), "{released:?}");
-    let said = format!("The daemon, process {}, has ended on request.\n", live.process.pid());
+    let said = format!("The daemon, process {}, has ended on request.\n", core.pid());
     assert!(released.stdout.starts_with(&said), "{}", released.stdout);
-    assert!(command.has_ended());
     assert_eq!(live.done().code, Some(130));
+    assert!(command.has_ended());
     live.assert_nothing_left();
 }
 
 #[test]
-fn after_the_death_of_daemon_and_guardians_a_release_gives_everything_back() {
+fn after_the_death_of_core_and_guardians_a_release_gives_everything_back() {
     let Some(_turn) = turn() else { return };
     for limit in [None, Some("--hard")] {
         let hog = Child::start(HOG).unwrap();
@@ -150,7 +151,7 @@ fn a_dispatcher_with_a_table_elsewhere_is_named() {
     let place = Place::new();
     let done = place.run(&["release", "--all", "--run-directory", "."]);
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(done.stderr.contains(&format!("process {} still dispatches", live.process.pid())), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("process {} still dispatches", live.core().pid())), "{}", done.stderr);
     assert!(!live.process.has_ended());
     live.end();
 }

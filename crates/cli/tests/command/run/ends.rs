@@ -1,12 +1,13 @@
 //! The end of a run: on a signal, after its duration, or because its command has ended.
 
 use super::super::Place;
-use super::{Done, HOG, Live, Now, soon, turn};
+use super::{Done, HOG, Live, Now, signal_to, soon, turn};
 use sched::Nanos;
 use std::path::Path;
 use sys::child::Child;
 use sys::clock;
 use sys::process::Process;
+use sys::thread::{self, State};
 
 const PROMISE: [&str; 4] = ["--period", "10ms", "--slice", "3ms"];
 
@@ -42,16 +43,23 @@ fn an_interrupt_or_sigterm_ends_a_run_in_order() {
 }
 
 #[test]
-fn a_stop_of_the_terminal_and_a_hangup_that_is_not_to_be_heard_end_nothing() {
+fn a_stop_of_the_terminal_stops_the_front_end_alone_and_a_hangup_that_is_not_to_be_heard_ends_nothing() {
     let Some(_turn) = turn() else { return };
     let mut live = Live::at_begun(Place::new(), "nohup", &[&PROMISE[..], &["--", "sh", "-c", SAYS_ITS_PID]].concat());
-    let (sleeper, guardian) = (pid_of(&live), live.guardian());
+    let (sleeper, core, guardian) = (pid_of(&live), live.core(), live.guardian());
+    live.signal("HUP");
     for signal in ["TSTP", "TTOU", "HUP"] {
-        live.signal(signal);
+        signal_to(signal, &core.pid().to_string());
     }
-    // The guardian would have killed a daemon without heartbeats within this time.
-    assert!(!live.process.ends_within(Nanos::ms(700)), "it goes on: {}", live.said("stderr"));
-    assert!(!guardian.has_ended() && !sleeper.has_ended());
+    live.signal_group("TSTP");
+    let state = |process: &Process| thread::status(process.pid()).unwrap().state;
+    soon("the front end is stopped", || state(&live.process) == State::Stopped);
+    // The guardian would have killed a core without heartbeats within this time.
+    assert!(!core.ends_within(Nanos::ms(700)), "it goes on: {}", live.said("stderr"));
+    assert!(!guardian.has_ended() && state(&core) != State::Stopped);
+    assert_eq!(state(&sleeper), State::Stopped, "the command is stopped like any other command");
+    live.signal_group("CONT");
+    soon("the command goes on", || state(&sleeper) != State::Stopped);
     live.signal("INT");
     assert_eq!(live.done().code, Some(130));
     live.assert_nothing_left();

@@ -1,4 +1,4 @@
-//! After the daemon is killed or stopped, all threads are restored within a second. A guardian that is killed or
+//! After the core is killed or stopped, all threads are restored within a second. A guardian that is killed or
 //! stopped is replaced within a second.
 
 use super::victim::Victim;
@@ -65,26 +65,38 @@ impl Crowd {
 }
 
 #[test]
-fn after_the_daemon_is_killed_all_threads_are_restored() {
+fn after_the_core_is_killed_all_threads_are_restored() {
     let Some(_turn) = turn() else { return };
     let crowd = Crowd::begin();
     let begin = clock::now();
-    crowd.live.process.kill().unwrap();
+    crowd.live.core().kill().unwrap();
     crowd.assert_over(begin);
 }
 
 #[test]
-fn a_stopped_daemon_is_killed_and_all_threads_are_restored() {
+fn after_the_front_end_is_killed_the_core_restores_all_threads() {
+    let Some(_turn) = turn() else { return };
+    let crowd = Crowd::begin();
+    let core = crowd.live.core();
+    let begin = clock::now();
+    crowd.live.process.kill().unwrap();
+    let said = crowd.assert_over(begin);
+    assert!(core.has_ended());
+    assert!(!said.contains("tactus guardian"), "the core ends in order: {said}");
+}
+
+#[test]
+fn a_stopped_core_is_killed_and_all_threads_are_restored() {
     let Some(_turn) = turn() else { return };
     let crowd = Crowd::begin();
     let begin = clock::now();
-    crowd.live.process.stop().unwrap();
-    let daemon = Process::open(crowd.live.process.pid()).unwrap();
+    let core = crowd.live.core();
+    core.stop().unwrap();
     crowd.assert_over(begin);
-    assert!(daemon.has_ended());
+    assert!(core.has_ended());
 }
 
-/// Performs `act` on the guardian of a run. Asserts that a new guardian replaces it. Then kills the daemon, and asserts
+/// Performs `act` on the guardian of a run. Asserts that a new guardian replaces it. Then kills the core, and asserts
 /// that the new guardian restores all threads.
 fn guardian_is_missed(act: impl Fn(&Process)) {
     let crowd = Crowd::begin();
@@ -95,10 +107,10 @@ fn guardian_is_missed(act: impl Fn(&Process)) {
         first.has_ended() && crowd.live.guardian().pid() != first.pid()
     });
     crowd.live.await_raised(&crowd.tids);
-    assert!(!crowd.live.process.has_ended());
+    assert!(!crowd.live.core().has_ended());
     // The new guardian must restore all threads.
     let begin = clock::now();
-    crowd.live.process.kill().unwrap();
+    crowd.live.core().kill().unwrap();
     crowd.assert_over(begin);
 }
 
@@ -123,7 +135,7 @@ fn a_standby_takes_over_from_a_killed_guardian_without_an_interruption() {
     live.await_standby();
     let begin = clock::now();
     first.kill().unwrap();
-    // A suspended daemon restores the affinity of its clients.
+    // A suspended core restores the affinity of its clients.
     let is_confined = || affinity::get(child.pid()).unwrap().len() == 1;
     while live.guardian().pid() == first.pid() {
         assert!(is_confined(), "service is suspended");

@@ -116,7 +116,7 @@ fn after_the_daemon_is_killed_a_process_follows_its_cpuset_again() {
     let Some((served, control, cpuset)) = served_and_control(&both(&first, &second)) else { return };
     let before = Now::of(served.pid());
     let mut live = Live::promise(&PROMISE, &[served.pid()]);
-    live.process.kill().unwrap();
+    live.core().kill().unwrap();
     super::assert_restored(clock::now(), &[served.pid()], &[before]);
     live.done();
     for cpus in [first, both(&first, &second)] {
@@ -127,7 +127,7 @@ fn after_the_daemon_is_killed_a_process_follows_its_cpuset_again() {
     cpuset.set(&first);
     let before = Now::of(served.pid());
     let mut live = Live::promise(&PROMISE, &[served.pid()]);
-    live.process.kill().unwrap();
+    live.core().kill().unwrap();
     super::assert_restored(clock::now(), &[served.pid()], &[before]);
     live.done();
     cpuset.set(&both(&first, &second));

@@ -106,7 +106,7 @@ fn daemon_is_missed(mechanism: &str, act: impl Fn(&Process)) {
     let mut live = Live::promise(&[&QUARTER[..], &["--mechanism", mechanism]].concat(), &[hog.pid()]);
     soon("it is frozen", || is_frozen(hog.pid()));
     let begin = clock::now();
-    act(&live.process);
+    act(&live.core());
     assert_restored(begin, &[hog.pid()], std::slice::from_ref(&before));
     let done = live.done();
     live.assert_nothing_left();
@@ -182,7 +182,7 @@ fn in_version_2_a_scope_is_frozen_in_place_and_a_freeze_by_another_program_lasts
     soon("the limit is in force", || (220_000..=280_000).contains(&share(&[hog.pid()], Nanos::ms(500))));
     soon("it is frozen", || freezer::state(&scope).unwrap() == freezer::State::Frozen);
     let begin = clock::now();
-    live.process.kill().unwrap();
+    live.core().kill().unwrap();
     assert_restored(begin, &[hog.pid()], std::slice::from_ref(&before));
     live.done();
     live.assert_nothing_left();

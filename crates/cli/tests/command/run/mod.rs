@@ -11,6 +11,7 @@ mod ends;
 mod faults;
 mod follows;
 mod freezes;
+mod front_ends;
 mod gangs;
 mod keeps;
 mod refuses;
@@ -275,6 +276,17 @@ impl Live {
         self.place.0.path().join(name)
     }
 
+    /// Waits for the core, and returns its process.
+    fn core(&self) -> Process {
+        let mut found = None;
+        soon("there is a core", || {
+            let table = self.directory().open_table().ok().flatten();
+            found = table.and_then(|table| Process::open_as(table.daemon()).ok());
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
     /// Waits for an active guardian, and returns its process.
     fn guardian(&self) -> Process {
         let mut found = None;
@@ -299,13 +311,13 @@ impl Live {
         found.unwrap()
     }
 
-    /// Kills the daemon and both guardians, before any of them restores a thread.
+    /// Kills the core and both guardians, before any of them restores a thread.
     fn kill_all(&self) {
-        let (guardian, standby) = (self.guardian(), self.await_standby());
-        // No guardian may restore the threads before it is killed, nor the daemon replace it.
+        let (core, guardian, standby) = (self.core(), self.guardian(), self.await_standby());
+        // No guardian may restore the threads before it is killed, nor the core replace it.
         standby.stop().unwrap();
-        self.process.stop().unwrap();
-        let all = [&guardian, &self.process, &standby];
+        core.stop().unwrap();
+        let all = [&guardian, &core, &standby];
         all.iter().for_each(|process| process.kill().unwrap());
         assert!(all.iter().all(|process| process.ends_within(Nanos::s(2))));
     }
@@ -367,10 +379,13 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         if !self.process.has_ended() {
-            // A test has failed. When the daemon is killed, the guardian restores all threads.
+            // A test has failed. When the front end is killed, the core restores all threads.
             let _ = self.process.kill();
             let _ = self.begun.wait();
-            let _ = self.directory().lock();
+            let end = clock::now() + PATIENCE;
+            while self.directory().lock().is_err() && clock::now() < end {
+                clock::sleep(Nanos::ms(20));
+            }
         }
     }
 }

@@ -168,12 +168,12 @@ fn a_second_dispatcher_with_the_number_of_the_first() {
     for target in [&["--pid", &pid][..], &["--", "touch", "touched"]] {
         let args = [&["run", "--directory", &directory, "--slice", "1ms", "--period", "10ms"], target].concat();
         let done = first.place.run(&args);
-        let number = first.process.pid();
+        let number = first.core().pid();
         let words = [&format!("another dispatcher runs on this host, as process {number}"), "kill"];
         assert_said(&done, &words.map(|word: &str| word));
     }
     // A dispatcher with another directory would promise the time of the same CPUs, too.
-    let number = format!("another dispatcher runs on this host, as process {}", first.process.pid());
+    let number = format!("another dispatcher runs on this host, as process {}", first.core().pid());
     refused(&["--slice", "1ms", "--period", "10ms", "--pid", &pid], &[&number, "kill"]);
     assert!(!first.path("touched").exists());
     assert_eq!(Now::of(child.pid()), before);

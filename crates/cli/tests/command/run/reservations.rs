@@ -43,7 +43,7 @@ fn a_busy_process_beside_hogs_is_served_and_restored_after_a_kill() {
     assert_eq!(slack.slack().unwrap(), Nanos::ZERO, "the kernel has set the slack");
     let guardian = live.guardian();
     let begin = clock::now();
-    live.process.kill().unwrap();
+    live.core().kill().unwrap();
     assert_restored(begin, &[child.pid()], std::slice::from_ref(&before));
     soon("the guardian ends", || guardian.has_ended());
     assert_eq!(slack.slack().unwrap(), Nanos::us(7));

@@ -80,7 +80,7 @@ fn a_process_returns_to_its_group_after_a_kill_of_the_daemon() {
     let (live, path) = share(&["--cap", "50", "--weight", "200"], hog.pid(), &home);
     let guardian = live.guardian();
     let begin = clock::now();
-    live.process.kill().unwrap();
+    live.core().kill().unwrap();
     let back = || group_of(hog.pid()).unwrap() == home && Hierarchy::one("cpu").unwrap().open(&path).is_err();
     eprintln!("it is back after {}", until(begin, GIVEN_BACK, "the process is in its earlier group", back));
     soon("the guardian ends", || guardian.has_ended());

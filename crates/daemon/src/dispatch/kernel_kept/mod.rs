@@ -202,18 +202,9 @@ impl<K: Kernel> KernelKept<K> {
         });
         let all = self.machine.topology().all();
         let request = PromiseRequest { affinity: all, ..request.clone() };
-        let (policy, knobs, cpus) = (self.policy, self.knobs.clone(), self.machine.topology().cpus);
+        let (policy, cpus) = (Some((self.policy, self.knobs.clone())), self.machine.topology().cpus);
         let free: (u64, Option<CpuId>) = (free_ppm, on);
-        Refusal::NoRoom(Box::new(NoRoom {
-            request,
-            gang: None,
-            own: all,
-            free,
-            held: held.collect(),
-            policy,
-            knobs,
-            cpus,
-        }))
+        Refusal::NoRoom(Box::new(NoRoom { request, gang: None, own: all, free, held: held.collect(), cpus, policy }))
     }
 
     /// Begins to restore these threads. The caller of [`Promises::take_leaving`] finds their new children.

@@ -1,0 +1,362 @@
+//! [`Client`]: a front end's handle on its core.
+
+use super::COMMAND;
+use super::connection::{Connection, Received, VERSION};
+use super::failure::Failure;
+use super::message::{Command, Message, Opening, Reply};
+use super::setup::Setup;
+use crate::Explanation;
+use crate::dispatch::{Dismissed, PromiseRequest, Refusal};
+use crate::kernel::CpuShare;
+use sched::{EntityId, Instant, Nanos, PromiseState};
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command as Program, Stdio};
+use sys::event::Waiting;
+use sys::process::Process;
+use sys::{clock, launch};
+use trace::Event;
+
+/// Maximum length of a message of the core: far above the length of a full journal. Unit: bytes.
+const MESSAGE_MOST: usize = 1 << 26;
+/// Maximum time for the core to start. The core may have to wait for the end of another one.
+const START: Nanos = Nanos::s(30);
+/// Maximum time for the core to answer or to end. The guardian kills a core whose command thread hangs in less time.
+const ANSWER: Nanos = Nanos::s(10);
+/// Maximum time from the death of a core to the restoration of all threads by its guardian.
+const RESTORATION: Nanos = Nanos::s(2);
+/// Interval between two checks whether all threads are restored.
+const LOOK: Nanos = Nanos::ms(10);
+
+/// What the front end knows about the end of the core.
+#[derive(Debug)]
+enum Phase {
+    /// The core serves commands.
+    Serves,
+    /// Another process has requested the end of the core, which still answers commands.
+    IsEnding,
+    /// The core has reported its end.
+    Ended(Result<(), Failure>),
+    /// The connection is broken.
+    Broken(io::Error),
+}
+
+/// A front end's handle on its core. When the handle is dropped, the core restores all threads and ends.
+#[derive(Debug)]
+pub struct Client {
+    setup: Setup,
+    child: Child,
+    process: Process,
+    epoch: Instant,
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Absent after the end of the core.
+    connection: Option<Connection>,
+    /// Event set with the connection.
+    readable: Waiting,
+    phase: Phase,
+}
+
+/// Runs `front` while a core with the parameters `setup` serves its commands, and then ends the core.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn serve<R>(setup: &Setup, front: impl FnOnce(&Client) -> R) -> Result<R, Failure> {
+    let client = Client::start(setup)?;
+    let answer = front(&client);
+    client.end()?;
+    Ok(answer)
+}
+
+impl Client {
+    /// Starts a core. Returns when the core serves commands.
+    ///
+    /// # Errors
+    /// The core does not start.
+    pub fn start(setup: &Setup) -> Result<Client, Failure> {
+        let failed = |error: io::Error| {
+            let why = format!("cannot start the core: {error}");
+            Failure::Refused(Explanation::new(why, "reduce the number of processes and open files"))
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let mut program = Program::new(&setup.executable);
+        let number = launch::inherit(&mut program, OwnedFd::from(theirs));
+        program.arg0("tactus").args([COMMAND, &number.to_string()]).stdin(Stdio::null()).stdout(Stdio::null());
+        let connection = Connection::new(ours).map_err(failed)?;
+        let readable = Waiting::new()?;
+        readable.add(&connection, 0)?;
+        let child = program.spawn().map_err(failed)?;
+        // This process must not keep the core's end of the connection open.
+        drop(program);
+        // The child is not reaped yet, so its pid is not reused.
+        let process = Process::open(child.id())?;
+        let state = RefCell::new(State { connection: Some(connection), readable, phase: Phase::Serves });
+        let mut client = Client { setup: setup.clone(), child, process, epoch: Instant::ZERO, state };
+        match client.open() {
+            Some(epoch) => client.epoch = epoch,
+            None => return Err(client.failure()),
+        }
+        Ok(client)
+    }
+
+    /// Sends the parameters of the core. Returns time zero of its journal; `None` if the core does not start.
+    fn open(&self) -> Option<Instant> {
+        let patience = clock::now() + START;
+        let mut state = self.state.borrow_mut();
+        let connection = state.connection.as_mut()?;
+        let greeted = connection.greet(VERSION, || clock::now() < patience);
+        if let Err(reason) = greeted {
+            state.phase = Phase::Ended(Err(Failure::Refused(reason)));
+            return None;
+        }
+        let sent = connection.send(&Opening::new(&self.setup), || clock::now() < patience);
+        if let Err(error) = sent {
+            state.phase = Phase::Broken(error);
+            return None;
+        }
+        match state.receive(patience) {
+            Some(Message::Ready { epoch }) => Some(epoch),
+            _ => None,
+        }
+    }
+
+    /// Returns the pid of the core.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Makes the promise `request` to process `pid` and its descendants. With a hard limit, the call takes some 10 ms more.
+    ///
+    /// # Errors
+    /// The request is refused; nothing has changed.
+    pub fn admit(&self, request: &PromiseRequest, pid: u32) -> Result<Vec<EntityId>, Refusal> {
+        match self.ask(&Command::Admit { request: Box::new(request.clone()), pid }) {
+            Some(Reply::Admitted(answer)) => answer.map_err(|refusal| refusal.of(&self.setup)),
+            other => Err(unanswered(other)),
+        }
+    }
+
+    /// Changes the promise that `entity` is part of to `slice` in every `period`.
+    ///
+    /// # Errors
+    /// The change is refused; nothing has changed.
+    pub fn adjust(&self, entity: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        self.change(&Command::Adjust { entity, slice, period })
+    }
+
+    /// Gives process `pid` and its descendants this share of the CPUs, until [`end_share`](Client::end_share) or the end
+    /// of the core. Takes some 10 ms.
+    ///
+    /// # Errors
+    /// The request is refused; nothing has changed.
+    pub fn share(&self, pid: u32, share: CpuShare) -> Result<(), Refusal> {
+        self.change(&Command::Share { pid, share })
+    }
+
+    fn change(&self, command: &Command) -> Result<(), Refusal> {
+        match self.ask(command) {
+            Some(Reply::Changed(answer)) => answer.map_err(|refusal| refusal.of(&self.setup)),
+            other => Err(unanswered(other)),
+        }
+    }
+
+    /// Ends the share of process `pid`: its processes return to their earlier control group.
+    pub fn end_share(&self, pid: u32) {
+        self.ask(&Command::EndShare { pid });
+    }
+
+    /// Ends the promise to `entity`.
+    pub fn dismiss(&self, entity: EntityId) {
+        self.ask(&Command::Dismiss { entity });
+    }
+
+    /// Replaces the content of `events` with the events since the last call. Returns the number of events that were
+    /// lost because the journal was full.
+    pub fn read_journal(&self, events: &mut Vec<(Instant, Event)>) -> u64 {
+        let Some(Reply::Journal { events: read, lost }) = self.ask(&Command::ReadJournal) else {
+            events.clear();
+            return 0;
+        };
+        *events = read;
+        lost
+    }
+
+    /// Returns the clients that were dismissed since the last call.
+    #[must_use]
+    pub fn take_dismissed(&self) -> Vec<Dismissed> {
+        match self.ask(&Command::TakeDismissed) {
+            Some(Reply::Dismissed(all)) => all,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns time zero of the journal, according to the monotonic clock.
+    #[must_use]
+    pub fn epoch(&self) -> Instant {
+        self.epoch
+    }
+
+    /// Returns whether this host reports wake-ups of `entity`.
+    #[must_use]
+    pub fn reports_wakeups(&self, entity: EntityId) -> bool {
+        matches!(self.ask(&Command::ReportsWakeups { entity }), Some(Reply::ReportsWakeups(true)))
+    }
+
+    /// Returns the promise state of `entity`; `None` if the policy keeps no promise for it.
+    #[must_use]
+    pub fn promise(&self, entity: EntityId) -> Option<PromiseState> {
+        match self.ask(&Command::Promise { entity }) {
+            Some(Reply::Promise(state)) => state,
+            _ => None,
+        }
+    }
+
+    /// Returns the problems that did not end the core.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Explanation> {
+        match self.ask(&Command::Warnings) {
+            Some(Reply::Warnings(all)) => all,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns whether the core ends or has ended, although this front end has not requested its end.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        // Between two commands, the core reports only its end.
+        while matches!(state.phase, Phase::Serves) && matches!(state.readable.next(Instant::ZERO), Ok(Some(_))) {
+            state.receive(clock::now() + ANSWER);
+        }
+        !matches!(state.phase, Phase::Serves)
+    }
+
+    /// Returns whether another process has requested the end of the core.
+    #[must_use]
+    pub fn is_ended_on_request(&self) -> bool {
+        matches!(self.state.borrow().phase, Phase::IsEnding | Phase::Ended(Ok(())))
+    }
+
+    /// Sends a command. Returns the reply; `None` if the core has ended.
+    fn ask(&self, command: &Command) -> Option<Reply> {
+        let mut state = self.state.borrow_mut();
+        let patience = clock::now() + ANSWER;
+        state.send(command, patience)?;
+        loop {
+            if let Message::Reply(reply) = state.receive(patience)? {
+                return Some(reply);
+            }
+        }
+    }
+
+    /// Ends the core. Returns when all threads are restored.
+    ///
+    /// # Errors
+    /// The core has failed, or its end is not in order.
+    pub fn end(mut self) -> Result<(), Failure> {
+        let state = self.state.get_mut();
+        let patience = clock::now() + ANSWER;
+        if state.send(&Command::End, patience).is_some() {
+            while state.receive(patience).is_some() {}
+        }
+        match state.phase {
+            Phase::Ended(Ok(())) => Ok(()),
+            _ => Err(self.failure()),
+        }
+    }
+
+    /// Returns the reason why the core has ended.
+    fn failure(mut self) -> Failure {
+        let state = self.state.get_mut();
+        state.connection = None;
+        match std::mem::replace(&mut state.phase, Phase::Ended(Ok(()))) {
+            Phase::Ended(Err(failure)) => failure,
+            Phase::Broken(error) => self.death(&error),
+            Phase::Serves | Phase::IsEnding | Phase::Ended(Ok(())) => {
+                let why = "the core has sent an unexpected message";
+                Failure::NotRestored(Explanation::new(why, "use programs of the same version"))
+            }
+        }
+    }
+
+    /// Returns the failure of a core that died or hangs, after its guardian has restored all threads.
+    fn death(&mut self, error: &io::Error) -> Failure {
+        let pid = self.process.pid();
+        // A core that does not answer keeps no promises. The guardian restores its threads.
+        let was_killed = !self.process.ends_within(LOOK) && self.process.kill().is_ok();
+        let why = match self.child.wait() {
+            _ if was_killed => format!("the core, process {pid}, did not answer within {ANSWER}, and was killed"),
+            Ok(status) => format!("the core, process {pid}, has ended: {status}"),
+            Err(_) => format!("the core, process {pid}, has ended: {error}"),
+        };
+        let end = clock::now() + RESTORATION;
+        while clock::now() < end {
+            if matches!(self.setup.directory.open_table(), Ok(None)) {
+                return Failure::Failed(Explanation::new(why, ""));
+            }
+            clock::sleep(LOOK);
+        }
+        Failure::NotRestored(Explanation::new(why, "run `tactus release`"))
+    }
+}
+
+impl State {
+    /// Sends a command; `None` if the core has ended.
+    fn send(&mut self, command: &Command, patience: Instant) -> Option<()> {
+        let connection = self.connection.as_mut()?;
+        match connection.send(command, || clock::now() < patience) {
+            Ok(()) => Some(()),
+            Err(error) => {
+                // The core may have reported its end before it closed the connection.
+                while self.receive(patience).is_some() {}
+                if matches!(self.phase, Phase::Serves | Phase::IsEnding) {
+                    self.phase = Phase::Broken(error);
+                }
+                None
+            }
+        }
+    }
+
+    /// Receives a message; `None` if the core has ended.
+    fn receive(&mut self, patience: Instant) -> Option<Message> {
+        let received = self.connection.as_mut()?.receive(MESSAGE_MOST, || clock::now() < patience);
+        self.phase = match received {
+            Ok(Received::Message(Message::Ended(outcome))) => Phase::Ended(outcome),
+            Ok(Received::Message(message)) => {
+                if matches!(message, Message::Ending) {
+                    self.phase = Phase::IsEnding;
+                }
+                return Some(message);
+            }
+            Ok(Received::Malformed(reason)) => Phase::Broken(io::Error::other(reason.to_string())),
+            Err(error) => Phase::Broken(error),
+        };
+        self.connection = None;
+        None
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Closing the connection ends the core.
+        self.state.get_mut().connection = None;
+        if self.process.ends_within(ANSWER) {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Returns the refusal of a command without a suitable reply.
+fn unanswered(reply: Option<Reply>) -> Refusal {
+    match reply {
+        Some(Reply::Malformed(reason)) => Refusal::Reported(reason),
+        _ => Refusal::Reported(Explanation::new("the core has ended", "start it again")),
+    }
+}

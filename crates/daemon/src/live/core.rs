@@ -1,0 +1,201 @@
+//! The core: the process with the threads that schedule.
+
+use super::agent;
+use super::channel::Channel;
+use super::commands;
+use super::connection::{Connection, Received, VERSION};
+use super::failure::Failure;
+use super::keeper::{self, Watcher};
+use super::message::{Message, Opening};
+use super::setup::Setup;
+use super::shared::{Shared, at_agent_priority, restore_all};
+use crate::Explanation;
+use crate::directory::Directory;
+use crate::dispatch::{Dispatcher, KeptBy, KernelKept, Promises, RaiseBy};
+use crate::guardian::this_program;
+use crate::linux::{Linux, Sentinels};
+use crate::restore::{self, PATIENCE};
+use sched::{Descriptor, Nanos};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
+use sys::event::{Bell, Waiting};
+use sys::{affinity, clock, launch, memory, process, thread};
+
+/// The name of the core in process lists.
+const NAME: &str = "tactus-core";
+/// Capacity of the table of originals. Unit: threads.
+const ROWS: usize = 4096;
+/// Maximum length of the first message of the front end. Unit: bytes.
+const OPENING_MOST: usize = 1 << 16;
+/// Maximum time to wait for the first message of the front end, and to send the last message of the core.
+const MESSAGE: Nanos = Nanos::s(1);
+
+/// Turns this process into the core of the front end at the other end of the inherited socket `descriptor`. Returns
+/// when all threads are restored. `find` returns the policy with a name. A ring of `end` ends the core.
+///
+/// # Errors
+/// The other process is no front end of this version. Nothing was changed.
+pub fn run_core(
+    descriptor: i32,
+    find: impl Fn(&str) -> Option<&'static Descriptor>,
+    end: &Bell,
+) -> Result<(), Explanation> {
+    thread::set_name(NAME);
+    // A signal of the terminal is for the front end. The call fails if this process leads a process group, and then the
+    // front end has not started it.
+    let _ = process::leave_session();
+    process::ignore_terminal();
+    let broken = |error: std::io::Error| Explanation::new(format!("the front end has ended: {error}"), "");
+    let mut connection = Connection::new(UnixStream::from(launch::inherited(descriptor)?)).map_err(broken)?;
+    let patience = clock::now() + MESSAGE;
+    let goes_on = || clock::now() < patience;
+    connection.greet(VERSION, goes_on)?;
+    let opening = match connection.receive::<Opening>(OPENING_MOST, goes_on).map_err(broken)? {
+        Received::Message(opening) => opening,
+        Received::Malformed(reason) => return Err(reason),
+    };
+    let outcome = opening
+        .setup(find, this_program())
+        .map_err(Failure::Refused)
+        .and_then(|setup| serve(&setup, &mut connection, end));
+    let patience = clock::now() + MESSAGE;
+    // The front end may have ended.
+    let _ = connection.send(&Message::Ended(outcome), || clock::now() < patience);
+    Ok(())
+}
+
+/// Keeps promises until the end is requested, and then restores all threads.
+///
+/// # Errors
+/// See [`Failure`].
+fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), Failure> {
+    let held = setup.directory.lock()?;
+    let _host = Directory::lock_host()?;
+    // First restore the threads that a dead daemon has left changed.
+    restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
+    // Each thread handle uses several files. If the limit stays low, requests with too many threads are refused.
+    let _ = sys::privileges::raise_file_limit();
+    memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
+    let cpus = affinity::get(thread::current())?;
+    let channels = cpus.iter().map(Channel::new).collect::<sys::Result<Vec<Channel>>>()?;
+    let mut places = vec![None; channels.last().map_or(0, |channel| channel.cpu.index() + 1)];
+    channels.iter().enumerate().for_each(|(place, channel)| places[channel.cpu.index()] = Some(place));
+    let sentinels = Sentinels::start(channels.iter().map(|channel| (channel.cpu, Arc::clone(&channel.quiet))))?;
+    let waiting = channels.iter().map(|channel| (channel.cpu, Arc::clone(&channel.waiting)));
+    let (keeper_events, keeper_bell) = (Arc::new(Waiting::new()?), Arc::new(Bell::new()?));
+    keeper_events.add(&*keeper_bell, keeper::KEEPER_BELL)?;
+    let kernel = Linux::with(sentinels, waiting, Some((Arc::clone(&keeper_events), Arc::clone(&keeper_bell))))?;
+    let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
+    let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
+    let refused = |refused: sched::Refused| Failure::Refused(Explanation::new(refused.to_string(), ""));
+    let (policy, knobs, cpus) = (setup.policy, &setup.knobs, places.len());
+    // Without clients, the dispatcher does nothing.
+    let (by, kernel_kept) = match setup.by {
+        KeptBy::Dispatcher(by) => (by, None),
+        KeptBy::Kernel => {
+            let kept = KernelKept::new(&kernel, Arc::clone(&table), policy, knobs, cpus).map_err(refused)?;
+            (RaiseBy::Inheritance, Some(Mutex::new(kept)))
+        }
+    };
+    let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), policy, knobs, cpus, by).map_err(refused)?;
+    let shared = Shared {
+        kernel: &kernel,
+        dispatcher: Mutex::new(dispatcher),
+        kernel_kept,
+        shares: Mutex::default(),
+        table: Arc::clone(&table),
+        channels,
+        places,
+        keeper_events,
+        keeper_bell,
+        over: AtomicBool::new(false),
+        looking: AtomicU64::new(u64::MAX),
+        warnings: Mutex::new(Vec::new()),
+        failure: Mutex::new(None),
+        notification: Bell::new()?,
+    };
+    let answer = run(&shared, &mut watcher, connection, end);
+    // If something is left to restore, the guardian tries again after the end of this process, and then the next daemon
+    // at its start.
+    if table.is_finished() {
+        watcher.stop();
+        setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    }
+    match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(reason) => Err(Failure::Failed(reason)),
+        None => answer,
+    }
+}
+
+/// Starts the other threads of the core, carries out commands in this thread, and ends the other threads.
+fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, connection: &mut Connection, end: &Bell) -> Result<(), Failure> {
+    std::thread::scope(|scope| {
+        let agents = (0..shared.channels.len()).map(|place| {
+            let name = format!("tactus-agent-{}", shared.channels[place].cpu);
+            let body =
+                move || guarded(shared, || agent::enter(shared.channels[place].cpu), || agent::serve(shared, place));
+            Builder::new().name(name).spawn_scoped(scope, body)
+        });
+        let begun = agents.collect::<std::io::Result<Vec<_>>>();
+        let keeper = Builder::new().name("tactus-keeper".to_string()).spawn_scoped(scope, move || {
+            guarded(shared, keeper::enter, || keeper::serve(shared, watcher));
+        });
+        let begun = begun.and(keeper);
+        let answer = match begun {
+            Ok(_) => {
+                // A reserved thread preempts the agents, which have no clients. The kernel keeps its promises without them.
+                if shared.kernel_kept.is_none() {
+                    shared.begin_beating();
+                }
+                Ok(catch_unwind(AssertUnwindSafe(|| commands::serve(shared, connection, end))))
+            }
+            Err(error) => Err(Failure::Refused(Explanation::new(format!("cannot start a thread: {error}"), ""))),
+        };
+        restore_all(shared);
+        await_leaving(shared);
+        // Restore once more, from the table. The table still contains the threads that the dispatcher could not restore,
+        // and the threads that may be inside a fork. The agents continue to beat, so that the guardian restores them if
+        // this process hangs.
+        if restore::restore(shared.kernel, &shared.table, clock::sleep).is_settled() {
+            shared.table.finish();
+        }
+        // From here on no thread is raised, and no agent needs to beat.
+        shared.table.set_watched(0);
+        shared.end();
+        match answer? {
+            Ok(answer) => Ok(answer?),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Runs a thread of the daemon. A failure of the thread ends the daemon.
+fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: impl FnOnce() -> sys::Result<()>) {
+    let body = AssertUnwindSafe(|| enter().and_then(|()| serve()));
+    match catch_unwind(body) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => shared.fail(error.into()),
+        Err(_) => {
+            let me = std::thread::current();
+            let why = format!("the thread {} detected a broken law", me.name().unwrap_or("of the daemon"));
+            shared.fail(Explanation::new(why, "report this, with the output above"));
+        }
+    }
+}
+
+/// Waits while dismissed clients may still have threads inside a fork. Meanwhile the keeper scans for their children,
+/// and the agents continue to beat, so that the guardian restores all threads if this process hangs.
+fn await_leaving(shared: &Shared<'_>) {
+    let end = clock::now() + PATIENCE;
+    let has_leaving = || match &shared.kernel_kept {
+        Some(kept) => at_agent_priority(|| kept.lock().is_ok_and(|kept| kept.has_leaving())),
+        None => at_agent_priority(|| shared.dispatcher.lock().is_ok_and(|dispatcher| dispatcher.has_leaving())),
+    };
+    shared.keeper_bell.ring();
+    while !shared.over.load(Ordering::Acquire) && has_leaving() && clock::now() < end {
+        clock::sleep(Nanos::ms(1));
+    }
+}

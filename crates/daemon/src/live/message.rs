@@ -1,0 +1,142 @@
+//! The messages between the core and its front end.
+
+use super::failure::Failure;
+use super::setup::Setup;
+use crate::Explanation;
+use crate::directory::Directory;
+use crate::dispatch::{Dismissed, KeptBy, NoRoom, PromiseRequest, Refusal};
+use crate::kernel::CpuShare;
+use sched::{Descriptor, EntityId, Instant, Nanos, PromiseState};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use trace::Event;
+
+/// The first message of the front end: the parameters of the core.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Opening {
+    directory: Vec<u8>,
+    policy: String,
+    knobs: Vec<(String, i64)>,
+    by: KeptBy,
+}
+
+/// A command of the front end.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) enum Command {
+    /// Make a promise to process `pid`. Reply: [`Reply::Admitted`].
+    Admit { request: Box<PromiseRequest>, pid: u32 },
+    /// Change the promise that `entity` is part of. Reply: [`Reply::Changed`].
+    Adjust { entity: EntityId, slice: Nanos, period: Nanos },
+    /// Give process `pid` a share of the CPUs. Reply: [`Reply::Changed`].
+    Share { pid: u32, share: CpuShare },
+    /// End the share of process `pid`. Reply: [`Reply::Done`].
+    EndShare { pid: u32 },
+    /// End the promise to `entity`. Reply: [`Reply::Done`].
+    Dismiss { entity: EntityId },
+    /// Report the events since the last such command. Reply: [`Reply::Journal`].
+    ReadJournal,
+    /// Report the clients that were dismissed since the last such command. Reply: [`Reply::Dismissed`].
+    TakeDismissed,
+    /// Report whether this host reports wake-ups of `entity`. Reply: [`Reply::ReportsWakeups`].
+    ReportsWakeups { entity: EntityId },
+    /// Report the promise state of `entity`. Reply: [`Reply::Promise`].
+    Promise { entity: EntityId },
+    /// Report all warnings. Reply: [`Reply::Warnings`].
+    Warnings,
+    /// Restore all threads and end. No reply except [`Message::Ended`].
+    End,
+}
+
+/// The reply to a command.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    Admitted(Result<Vec<EntityId>, ReportedRefusal>),
+    Changed(Result<(), ReportedRefusal>),
+    Done,
+    Journal {
+        events: Vec<(Instant, Event)>,
+        lost: u64,
+    },
+    Dismissed(Vec<Dismissed>),
+    ReportsWakeups(bool),
+    Promise(Option<PromiseState>),
+    Warnings(Vec<Explanation>),
+    /// The message of the front end was malformed.
+    Malformed(Explanation),
+}
+
+/// A message of the core.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Message {
+    /// The core serves commands. Time zero of its journal is `epoch`.
+    Ready { epoch: Instant },
+    /// The reply to the last command.
+    Reply(Reply),
+    /// Another process has requested the end of the core. All threads are restored, and the core answers commands for
+    /// a short time.
+    Ending,
+    /// The core ends; nothing follows.
+    Ended(Result<(), Failure>),
+}
+
+/// A refusal as a message.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ReportedRefusal {
+    Invalid(Explanation),
+    NoRoom(Box<NoRoom>),
+    Other(Explanation),
+}
+
+impl Opening {
+    pub(super) fn new(setup: &Setup) -> Opening {
+        Opening {
+            directory: setup.directory.path().as_os_str().as_bytes().to_vec(),
+            policy: setup.policy.name.to_string(),
+            knobs: setup.knobs.iter().map(|(knob, value)| (knob.name.to_string(), value)).collect(),
+            by: setup.by,
+        }
+    }
+
+    /// Returns the parameters. `find` returns the policy with a name, and `executable` is the program of the guardian.
+    ///
+    /// # Errors
+    /// The policy is unknown, or refuses the knobs.
+    pub(super) fn setup(
+        self,
+        find: impl Fn(&str) -> Option<&'static Descriptor>,
+        executable: &Path,
+    ) -> Result<Setup, Explanation> {
+        let remedy = "use programs of the same version";
+        let policy = find(&self.policy)
+            .ok_or_else(|| Explanation::new(format!("there is no policy `{}`", self.policy), remedy))?;
+        let mut knobs = policy.defaults();
+        for (name, value) in &self.knobs {
+            knobs.set(name, *value).map_err(|error| error.explain())?;
+        }
+        let directory = Directory::at(OsString::from_vec(self.directory));
+        Ok(Setup { directory, executable: executable.to_path_buf(), policy, knobs, by: self.by })
+    }
+}
+
+impl From<Refusal> for ReportedRefusal {
+    fn from(refusal: Refusal) -> ReportedRefusal {
+        match refusal {
+            Refusal::NoRoom(room) => ReportedRefusal::NoRoom(room),
+            Refusal::Promise(_) | Refusal::Invalid(_) => ReportedRefusal::Invalid(refusal.reason()),
+            other => ReportedRefusal::Other(other.reason()),
+        }
+    }
+}
+
+impl ReportedRefusal {
+    /// Returns the refusal of a core with the parameters `setup`.
+    pub(super) fn of(self, setup: &Setup) -> Refusal {
+        match self {
+            ReportedRefusal::Invalid(why) => Refusal::Invalid(why),
+            ReportedRefusal::NoRoom(room) => Refusal::NoRoom(Box::new(room.under(*setup.policy, setup.knobs.clone()))),
+            ReportedRefusal::Other(why) => Refusal::Reported(why),
+        }
+    }
+}

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use anyhow::{Context, anyhow};
-use daemon::doctor::{Finding, Mechanism, examine};
+use daemon::doctor::{Finding, Mechanism, examine, warn_of_guardian};
 use daemon::host_profile::{self, HostProfile};
 use daemon::lateness;
 use examination::{Examination, INTERVAL};
@@ -45,13 +45,14 @@ fn examine_all(length: Nanos) -> anyhow::Result<Examination> {
         finding
     });
     let findings: Vec<Finding> = findings.collect();
+    let guardian = warn_of_guardian();
     progress.finish(&format!("tried {} mechanisms", findings.len()));
     let progress = Progress::new(format!("timers of {INTERVAL}"), length);
     let before = host_profile::times().context("the CPU times of this machine cannot be read")?;
     let measured = lateness::measure(INTERVAL, length, &mut |passed| progress.passed(passed));
     let stolen_ppm = host_profile::times().ok().and_then(|after| host_profile::steal_ppm(&after.since(&before)));
     progress.finish(&format!("measured timers of {INTERVAL} for {length}"));
-    Ok(Examination { host, findings, measured, length, stolen_ppm, mechanisms: None })
+    Ok(Examination { host, findings, measured, length, stolen_ppm, mechanisms: None, guardian })
 }
 
 fn text(examination: &Examination) -> String {
@@ -85,7 +86,7 @@ fn text(examination: &Examination) -> String {
     }
     let stolen = examination.stolen_ppm.map_or("not counted".to_string(), percent);
     text += &labelled("steal meanwhile", &stolen);
-    let warnings = examination.host.warnings();
+    let warnings = examination.warnings();
     if !warnings.is_empty() {
         text += &format!("\n{}\n", output::heading("To know"));
         for warning in &warnings {

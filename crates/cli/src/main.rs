@@ -48,7 +48,9 @@ fn main() -> ExitCode {
         // The guardian must survive SIGINT and SIGTERM, so it runs before the handler for these signals is installed.
         let end = daemon::guardian::run(directory);
         output::complain(&end.report);
-        return if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let code = if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        end.remove_groups();
+        return code;
     }
     if let Some(Command::Core { descriptor }) = &cli.command {
         return process::core(*descriptor);

@@ -5,6 +5,7 @@ mod mechanism;
 mod trials;
 
 use crate::Explanation;
+use crate::host_profile::Warning;
 pub use groups::clean_up;
 pub use mechanism::Mechanism;
 
@@ -15,6 +16,16 @@ pub struct Finding {
     pub mechanism: Mechanism,
     /// The observation, or the reason for the failure and a remedy.
     pub verdict: Result<String, Explanation>,
+}
+
+/// Tries whether the guardian can leave the control groups of the daemon. Returns the warning if it cannot.
+#[must_use]
+pub fn warn_of_guardian() -> Option<Warning> {
+    let reason = groups::leave_all().err()?;
+    let why =
+        format!("the guardian shares a control group with the daemon, so one act can kill both: {}", reason.reason());
+    let remedy = "run as root, or in a control group that is delegated to this user together with the group above it";
+    Some(Warning { about: "guardian", reason: Explanation::new(why, remedy) })
 }
 
 /// Tries one mechanism, and reverts every change. A successful trial takes less than a second. Child processes end no

@@ -2,14 +2,17 @@
 //!
 //! The guardian shares the table of originals with the daemon, and runs at a higher priority than every thread that the
 //! daemon raises. The daemon raises threads only while a guardian is alive. Without a guardian, the daemon restores all
-//! threads and starts a new guardian before it continues. A second guardian stands by, and takes over when the first ends.
+//! threads and starts a new guardian before it continues. Both are in control groups of their own. A second guardian stands by, and takes over when the first ends.
 
+mod apart;
 mod handle;
 mod name;
 mod process;
 mod succession;
 mod watch;
 
+pub use apart::remove_groups;
+pub(crate) use apart::{places, sweep};
 pub use handle::{Handle, this_program};
 pub use name::COMMAND;
 pub(crate) use name::NAME;

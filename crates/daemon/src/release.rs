@@ -1,10 +1,10 @@
 //! Release of a directory: ends the daemon of the directory, if it still lives, and replays its table.
 
-use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::linux::{Linux, lower_all};
 use crate::restore::{Replayed, is_foreign, replay};
 use crate::table::Table;
+use crate::{Explanation, guardian};
 use sched::Nanos;
 use std::io::ErrorKind;
 use sys::process::Process;
@@ -64,6 +64,7 @@ pub fn release(directory: &Directory) -> Result<Released, Explanation> {
     };
     let held = lock(directory, here)?;
     let replayed = replay(&Linux::new()?, directory, &held)?;
+    guardian::sweep();
     Ok(Released { ended, replayed })
 }
 

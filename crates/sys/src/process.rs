@@ -253,6 +253,14 @@ fn answer(signal: i32, how: libc::sighandler_t) {
     }
 }
 
+/// Excludes this process and its later children from the choice of the kernel's OOM killer.
+///
+/// # Errors
+/// The caller lacks CAP_SYS_RESOURCE.
+pub fn avoid_oom_kill() -> Result<()> {
+    crate::file::write("/proc/self/oom_score_adj", "-1000")
+}
+
 /// Makes the kernel kill this process when the thread that forked it ends, even while this process is stopped.
 ///
 /// # Errors

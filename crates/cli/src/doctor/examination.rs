@@ -2,7 +2,7 @@
 
 use super::measured::MeasuredMechanisms;
 use daemon::doctor::{Finding, Mechanism};
-use daemon::host_profile::HostProfile;
+use daemon::host_profile::{HostProfile, Warning};
 use daemon::lateness::Measured;
 use sched::Nanos;
 
@@ -18,6 +18,8 @@ pub(super) struct Examination {
     pub(super) stolen_ppm: Option<u64>,
     /// Measurements of the mechanisms, if they were requested.
     pub(super) mechanisms: Option<MeasuredMechanisms>,
+    /// Warning that the guardian cannot leave the control groups of the daemon.
+    pub(super) guardian: Option<Warning>,
 }
 
 impl Examination {
@@ -35,6 +37,13 @@ impl Examination {
         // Tactus does not use sched_ext yet, even if a scheduler can be loaded.
         let ours = finding.mechanism != Mechanism::SchedExt;
         self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
+    }
+
+    /// Returns the properties of this machine that endanger promises.
+    pub(super) fn warnings(&self) -> Vec<Warning> {
+        let mut all = self.host.warnings();
+        all.extend(self.guardian.clone());
+        all
     }
 
     /// Returns whether a mechanism can keep promises on this machine.

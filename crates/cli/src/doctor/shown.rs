@@ -196,7 +196,7 @@ pub(super) fn shown(examination: &Examination) -> Shown {
         mechanisms: examination.findings.iter().map(|finding| mechanism(examination, finding)).collect(),
         lateness: examination.measured.iter().map(|(class, outcome)| late(*class, outcome)).collect(),
         steal_meanwhile_ppm: examination.stolen_ppm,
-        warnings: host.warnings().iter().map(warned).collect(),
+        warnings: examination.warnings().iter().map(warned).collect(),
         measurements: examination.mechanisms.as_ref().map(measurements),
     }
 }

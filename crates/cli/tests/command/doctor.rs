@@ -133,6 +133,40 @@ fn what_a_killed_doctor_leaves_the_next_one_removes() {
     assert_eq!(left(), [""; 0]);
 }
 
+#[test]
+fn a_user_whose_guardian_cannot_leave_the_group_of_the_daemon_is_warned_and_root_is_not() {
+    if sys::privileges::user() != 0 {
+        return eprintln!("SKIPPED: only root can become another user");
+    }
+    let warned = |stdout: &str| {
+        let shown: Value = serde_json::from_str(stdout).expect("it is JSON");
+        let warnings = shown["warnings"].as_array().expect("it is a list").clone();
+        warnings.into_iter().find(|warning| warning["about"] == "guardian")
+    };
+    let can_leave = sys::cgroup::Hierarchy::one("freezer")
+        .or_else(|_| sys::cgroup::Hierarchy::two())
+        .is_ok_and(|hierarchy| hierarchy.open("/").is_ok_and(|root| root.is_writable()));
+    if !can_leave {
+        return eprintln!("SKIPPED: root cannot create control groups here");
+    }
+    assert_eq!(warned(&doctor(&["--json"]).0.stdout), None);
+    let place = Place::new();
+    std::fs::set_permissions(place.0.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let program = place.0.path().join("tactus");
+    std::fs::copy(env!("CARGO_BIN_EXE_tactus"), &program).expect("there is room");
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]).arg(program);
+    command.args(["doctor", "--seconds", "1", "--json"]).current_dir("/");
+    let done = match command.output() {
+        Ok(output) => Done::from(output),
+        Err(error) => return eprintln!("SKIPPED: there is no setpriv here to become another user: {error}"),
+    };
+    let warning = warned(&done.stdout).expect("the user is warned");
+    let reason = warning["reason"].as_str().expect("it has a reason");
+    assert!(reason.starts_with("the guardian shares a control group with the daemon"), "{reason}");
+    assert!(warning["remedy"].as_str().is_some_and(|remedy| remedy.starts_with("run as root")), "{warning}");
+}
+
 /// Within 3 points and a tenth of the periods, because the test may share this machine.
 #[test]
 fn the_doctor_measures_what_each_mechanism_delivers() {

@@ -1,8 +1,10 @@
 //! Control groups for trials. A group is removed when its trial ends, or when the program is interrupted. If the
 //! program is killed, the next trial with a group below the same parent removes the groups.
 
+use crate::guardian;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::cgroup::{Group, Hierarchy, OwnGroup, Version};
+use sys::child::{Child, Work};
 use sys::process::Process;
 use sys::thread::{Identity, Thread};
 use sys::{Result, freezer};
@@ -129,6 +131,27 @@ pub(super) fn home_for_cpu() -> Result<Group> {
     }
 }
 
+/// Moves a child process out of the control groups of this process, as the guardian does, in each hierarchy in which one
+/// act affects all processes of a group.
+pub(super) fn leave_all() -> Result<()> {
+    for place in guardian::places() {
+        let child = Child::start(Work::Sleep)?;
+        let leave = |above: &String| {
+            let group = TrialGroup::create(&place.hierarchy.open(above)?, "guardian")?;
+            group.add_process(child.pid())
+        };
+        let mut outcome = Ok(());
+        for above in &place.above {
+            outcome = leave(above);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome?;
+    }
+    Ok(())
+}
+
 /// Limits `group` to `percent` of a CPU in every 10 ms.
 pub(super) fn set_quota(group: &Group, percent: u64) -> Result<()> {
     let (quota, period) = (percent * 100, 10_000);
@@ -153,7 +176,6 @@ pub(super) fn set_weight(group: &Group, times: u64) -> Result<()> {
 mod tests {
     use super::*;
     use sched::Nanos;
-    use sys::child::{Child, Work};
 
     #[test]
     fn the_maker_is_in_the_name() {

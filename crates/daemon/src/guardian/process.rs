@@ -1,5 +1,6 @@
 //! The guardian's process, which watches the daemon and restores all threads when the daemon cannot.
 
+use super::apart::Apart;
 use super::name::NAME;
 use super::watch::{DaemonState, INTERVAL, PATIENCE, PATIENCE_WITH_COMMANDS, PATIENCE_WITH_KEEPER, Verdict, Watch};
 use crate::Explanation;
@@ -24,12 +25,22 @@ const LOOK: Nanos = Nanos::s(1);
 const LISTED_MOST: usize = 32;
 
 /// The end of a guardian.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct GuardianEnd {
     /// Report of the guardian's actions, one per line; empty if the guardian took no action.
     pub report: String,
     /// Whether nothing is left to restore.
     pub is_settled: bool,
+    apart: Option<Apart>,
+}
+
+impl GuardianEnd {
+    /// Removes the control groups of the guardian, if the core has ended. Takes seconds on a busy host.
+    pub fn remove_groups(self) {
+        if let Some(apart) = self.apart {
+            apart.end();
+        }
+    }
 }
 
 /// Turns this process into the guardian of the daemon with the table in `directory`. Returns after an error, or when
@@ -38,17 +49,17 @@ pub struct GuardianEnd {
 #[must_use]
 pub fn run(directory: &Path) -> GuardianEnd {
     process::ignore_requests();
-    let mut report = String::new();
-    let is_settled = guard(&Directory::at(directory), &mut report).unwrap_or_else(|reason| {
+    let (mut report, mut apart) = (String::new(), None);
+    let is_settled = guard(&Directory::at(directory), &mut report, &mut apart).unwrap_or_else(|reason| {
         let _ = writeln!(report, "tactus guardian: {}", reason.reason);
         false
     });
-    GuardianEnd { report, is_settled }
+    GuardianEnd { report, is_settled, apart }
 }
 
 /// Guards the threads, and writes a report of the guardian's actions to `report`. Returns whether nothing is left to
-/// restore.
-fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation> {
+/// restore. Sets `apart` to the groups into which this process moves.
+fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) -> Result<bool, Explanation> {
     let table = directory.open_table()?.ok_or_else(|| {
         let why = format!("there is no table of originals in {}", directory.path().display());
         Explanation::new(why, "start it from a daemon, which creates the table")
@@ -57,6 +68,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
     // The errors of the preparation are reported only if the guardian has to act.
     let mut complaints = String::new();
     let me = prepare(&mut complaints)?;
+    *apart = Some(Apart::begin(table.daemon()));
     let waiting = Waiting::new()?;
     let daemon = match Process::open_as(table.daemon()) {
         Ok(daemon) => Some(daemon),
@@ -166,6 +178,8 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
     tried(clock::set_slack(Nanos::ns(1)));
     tried(memory::lock());
     tried(attributes::set(me, Attributes::raised(priority::GUARDIAN)));
+    // The call fails without CAP_SYS_RESOURCE, and then the guardian has the value of the core.
+    let _ = process::avoid_oom_kill();
     Thread::open(me)
 }
 

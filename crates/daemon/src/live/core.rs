@@ -12,7 +12,7 @@ use super::shared::{Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::directory::Directory;
 use crate::dispatch::{Dispatcher, KeptBy, KernelKept, Promises, RaiseBy};
-use crate::guardian::this_program;
+use crate::guardian::{remove_groups, sweep, this_program};
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE};
 use sched::{Descriptor, Nanos};
@@ -76,6 +76,9 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
     let _host = Directory::lock_host()?;
     // First restore the threads that a dead daemon has left changed.
     restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
+    sweep();
+    // The call fails without CAP_SYS_RESOURCE.
+    let _ = process::avoid_oom_kill();
     // Each thread handle uses several files. If the limit stays low, requests with too many threads are refused.
     let _ = sys::privileges::raise_file_limit();
     memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
@@ -122,6 +125,7 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
     // at its start.
     if table.is_finished() {
         watcher.stop();
+        remove_groups(table.daemon());
         setup.directory.remove_table(&held).map_err(Failure::Failed)?;
     }
     match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {

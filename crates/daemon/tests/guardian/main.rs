@@ -38,7 +38,9 @@ fn main() -> ExitCode {
         ["guardian", directory] => {
             let end = daemon::guardian::run(directory.as_ref());
             eprint!("{}", end.report);
-            if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            let code = if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            end.remove_groups();
+            code
         }
         ["daemon", directory, victims @ ..] => roles::daemon(directory, victims),
         ["restless", directory, victims @ ..] => roles::restless(directory, victims),

@@ -2,7 +2,7 @@
 
 use daemon::directory::Directory;
 use daemon::dispatch::{enclose, release_groups};
-use daemon::guardian::{Handle, this_program};
+use daemon::guardian::{Handle, remove_groups, this_program};
 use daemon::kernel::{Kernel, priority};
 use daemon::linux::Linux;
 use daemon::restore::{restore, restore_at_once, restore_entry};
@@ -104,6 +104,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     table.finish();
     directory.remove_table(&lock).unwrap();
     guardian.stop();
+    remove_groups(table.daemon());
     say(&restored.to_string());
     ExitCode::SUCCESS
 }

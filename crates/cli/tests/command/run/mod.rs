@@ -13,6 +13,7 @@ mod follows;
 mod freezes;
 mod front_ends;
 mod gangs;
+mod groups;
 mod keeps;
 mod refuses;
 mod reservations;
@@ -373,6 +374,7 @@ impl Live {
         let left = std::fs::read_dir(self.directory().path()).unwrap();
         let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["tactus.lock"], "{}", self.said("stderr"));
+        soon("no group of a guardian is left", || groups::of_guardians().is_empty());
     }
 }
 

@@ -74,17 +74,7 @@ impl Scene {
         let dispatcher =
             Dispatcher::new(self.daemon.clone(), table, policy, &daemon::terms::knobs(policy), 2, by).unwrap();
         let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
-        (
-            dispatcher,
-            PromiseRequest {
-                name: "client".into(),
-                reservation,
-                cpus: 1,
-                gang: false,
-                others: Others::None,
-                affinity: CpuSet::one(CPU),
-            },
-        )
+        (dispatcher, PromiseRequest { affinity: CpuSet::one(CPU), ..PromiseRequest::new("client", reservation) })
     }
 
     fn fork(&self, parent: u32, kind: Kind, takes: Nanos) {
@@ -195,14 +185,7 @@ fn a_dismissed_client_stays_in_the_table_until_it_cannot_be_in_a_fork() {
     let client = scene.begin(WAS, Workload::Hog);
     let before: Setting = scene.host.world().setting(client).unwrap();
     let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(10));
-    let request = PromiseRequest {
-        name: "client".into(),
-        reservation,
-        cpus: 1,
-        gang: false,
-        others: Others::None,
-        affinity: CpuSet::one(CPU),
-    };
+    let request = PromiseRequest { affinity: CpuSet::one(CPU), ..PromiseRequest::new("client", reservation) };
     let (entities, _) = dispatcher.admit(&request, client, &[scene.daemon.pid()]).unwrap();
     let _ = dispatcher.turn(CPU, Signals::default());
     while scene.host.world().running(CPU) != Some(client) {

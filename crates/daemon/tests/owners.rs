@@ -24,14 +24,7 @@ fn admit(host: &SimulatedKernel, daemon: &Caller, pid: u32) -> Result<(), Refusa
     let cpus = host.world().cpus().len();
     let made = Dispatcher::new(daemon.clone(), table, policy, &terms::knobs(policy), cpus, RaiseBy::Inheritance);
     let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
-    let request = PromiseRequest {
-        name: "client".into(),
-        reservation,
-        cpus: 1,
-        gang: false,
-        others: Others::None,
-        affinity: CpuSet::ALL,
-    };
+    let request = PromiseRequest::new("client", reservation);
     made.unwrap().admit(&request, pid, &[daemon.pid()]).map(drop)
 }
 

@@ -123,14 +123,7 @@ impl Scene {
 
 fn request(slice_ms: u64, period_ms: u64) -> PromiseRequest {
     let reservation = Reservation::new(Nanos::ms(slice_ms), Nanos::ms(period_ms));
-    PromiseRequest {
-        name: "client".into(),
-        reservation,
-        cpus: 1,
-        gang: false,
-        others: Others::None,
-        affinity: CpuSet::ALL,
-    }
+    PromiseRequest::new("client", reservation)
 }
 
 #[test]

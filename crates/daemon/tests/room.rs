@@ -59,7 +59,7 @@ impl Scene {
 
 fn request(name: &str, slice: Nanos, period: Nanos, cpus: usize, affinity: CpuSet) -> PromiseRequest {
     let reservation = Reservation::new(slice, period);
-    PromiseRequest { name: name.to_string(), reservation, cpus, gang: false, others: Others::None, affinity }
+    PromiseRequest { cpus, affinity, ..PromiseRequest::new(name, reservation) }
 }
 
 fn no_room(outcome: Result<Vec<EntityId>, Refusal>) -> Box<NoRoom> {

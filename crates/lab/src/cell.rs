@@ -126,7 +126,22 @@ impl<'e> Cell<'e> {
         refused: Option<String>,
         further: BTreeMap<&'static str, Value>,
     ) -> Result<Measured, Problem> {
-        let environment = compute::environment();
+        let context = self.context(report, refused, further);
+        let evaluated = self.experiment.metrics.iter().map(|(name, expression)| {
+            let value = self.evaluate(name, expression, &context)?;
+            let value = serde_json::to_value(&value).map_err(|why| self.not_evaluated(name, &why.to_string()))?;
+            Ok((name.clone(), value))
+        });
+        evaluated.collect()
+    }
+
+    /// Returns the variables of expressions over `report`, the reason of a refusal, and `further` variables.
+    pub(crate) fn context(
+        &self,
+        report: Option<&Report>,
+        refused: Option<String>,
+        further: BTreeMap<&'static str, Value>,
+    ) -> Value {
         let mut context: BTreeMap<&str, Value> = report.map(views).unwrap_or_default();
         context.extend(further);
         context.insert("refused", Value::from(refused.is_some()));
@@ -134,28 +149,24 @@ impl<'e> Cell<'e> {
         for (axis, value) in &self.variables {
             context.insert(axis, Value::from(Serde(value)));
         }
-        let context = Value::from(context);
-        let mut measured = Measured::new();
-        for (name, expression) in &self.experiment.metrics {
-            let value = environment.compile_expression(expression).and_then(|it| it.eval(context.clone()));
-            let value = value.and_then(|value| {
-                if value.is_undefined() {
-                    return Err(minijinja::Error::from(minijinja::ErrorKind::UndefinedError));
-                }
-                serde_json::to_value(&value)
-                    .map_err(|why| minijinja::Error::new(minijinja::ErrorKind::BadSerialization, why.to_string()))
-            });
-            let value = value.map_err(|why| {
-                let what = format!("the metric `{name}` at {} with seed {}: {why}", shown(&self.point), self.seed);
-                Problem::wrong(
-                    &self.experiment.path,
-                    what,
-                    "an expression over `report` and its views (docs/experiments.md)",
-                )
-            })?;
-            measured.insert(name.clone(), value);
+        Value::from(context)
+    }
+
+    /// Evaluates `expression`, the metric `name`.
+    pub(crate) fn evaluate(&self, name: &str, expression: &str, context: &Value) -> Result<Value, Problem> {
+        let environment = compute::environment();
+        let value = environment.compile_expression(expression).and_then(|it| it.eval(context.clone()));
+        match value {
+            Ok(value) if value.is_undefined() => Err(self.not_evaluated(name, "undefined value")),
+            Ok(value) => Ok(value),
+            Err(why) => Err(self.not_evaluated(name, &why.to_string())),
         }
-        Ok(measured)
+    }
+
+    fn not_evaluated(&self, name: &str, why: &str) -> Problem {
+        let what = format!("the metric `{name}` at {} with seed {}: {why}", shown(&self.point), self.seed);
+        let right = "an expression over `report` and its views (docs/experiments.md)";
+        Problem::wrong(&self.experiment.path, what, right)
     }
 }
 

@@ -63,6 +63,10 @@ pub struct Experiment {
     /// and the report is absent.
     #[serde(default)]
     pub may_refuse: bool,
+    /// Condition for a live run to count, as an expression over the report; a run that does not count is repeated.
+    /// `None`: every run counts.
+    #[serde(default)]
+    pub counts: Option<String>,
     /// Metrics: name → expression over the report.
     pub metrics: IndexMap<String, String>,
     /// Values that replace the usual values at the size of the paper.
@@ -199,7 +203,8 @@ impl Experiment {
         if self.metrics.is_empty() {
             return refuse("nothing is measured: [metrics] is empty".into(), "at least one metric");
         }
-        for (name, expression) in &self.metrics {
+        let counts = self.counts.iter().map(|expression| ("counts", expression));
+        for (name, expression) in self.metrics.iter().map(|(name, it)| (name.as_str(), it)).chain(counts) {
             if let Err(why) = compute::compiles(expression) {
                 return refuse(format!("the metric `{name}`: {why}"), "an expression over `report` and its views");
             }

@@ -124,11 +124,11 @@ impl Cell<'_> {
         })
     }
 
-    /// Runs the cell on `host`, again if a hypervisor took more than [`STEAL_MOST`] of the CPUs, and evaluates its
-    /// metrics. `None`: the run was interrupted.
+    /// Runs the cell on `host`, again if the run does not count or a hypervisor took more than [`STEAL_MOST`] of the
+    /// CPUs, and evaluates its metrics. `None`: the run was interrupted.
     ///
     /// # Errors
-    /// The scenario cannot be run, the evaluation of an expression fails, or time was stolen during every attempt.
+    /// The scenario cannot be run, the evaluation of an expression fails, or no attempt counts.
     pub fn play_live(&self, host: &dyn Host) -> Result<Option<Measured>, Problem> {
         let mechanism = self.mechanism()?;
         for _ in 0..ATTEMPTS {
@@ -141,14 +141,23 @@ impl Cell<'_> {
                 Err(LiveFailure::Refused(why) | LiveFailure::Failed(why)) => return Err(self.failed(why)),
             };
             let steal = run.steal_ppm.unwrap_or(0);
-            if steal <= STEAL_MOST {
-                let views = BTreeMap::from([("processes", processes(&run))]);
+            let views = BTreeMap::from([("processes", processes(&run))]);
+            if steal <= STEAL_MOST && self.counts(&run.report, views.clone())? {
                 let mut measured = self.measure(Some(&run.report), None, views)?;
                 measured.insert(STEAL.to_string(), steal.into());
                 return Ok(Some(measured));
             }
         }
-        let why = format!("a hypervisor took more than {STEAL_MOST} ppm of the CPUs in each of {ATTEMPTS} attempts");
+        let why = format!(
+            "none of {ATTEMPTS} attempts counts: a hypervisor took more than {STEAL_MOST} ppm of the CPUs, or the condition \
+             `counts` did not hold"
+        );
         Err(self.failed(why))
+    }
+
+    /// Returns whether a run counts.
+    fn counts(&self, report: &Report, views: BTreeMap<&'static str, Value>) -> Result<bool, Problem> {
+        let Some(condition) = &self.experiment.counts else { return Ok(true) };
+        Ok(self.evaluate("counts", condition, &self.context(Some(report), None, views))?.is_true())
     }
 }

@@ -95,7 +95,8 @@ impl<'p> Live<'p> {
         let steal = self.results.greatest(STEAL).map_or("not counted".to_string(), |ppm| {
             format!("at most {} % of the CPUs in any run", number(ppm / 10_000.0))
         });
-        let mut text = format!("Recorded on {machine}, by `tactus lab run all --live --record`. Steal time: {steal}.\n\n");
+        let mut text =
+            format!("Recorded on {machine}, by `tactus lab run all --live --record`. Steal time: {steal}.\n\n");
         text += &format!("{}\n", self.part.method.trim());
         let only = self.verdicts.iter().filter(|verdict| simulated.iter().all(|other| other.id != verdict.id));
         let rows: Vec<String> = only

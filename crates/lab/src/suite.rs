@@ -149,6 +149,9 @@ impl<'p> Suite<'p> {
     pub fn play(&self, store: &Mutex<Store>, stage: Stage<'_>, watch: &dyn Watch) -> Result<Vec<Results>, Problem> {
         self.check()?;
         let cells = self.cells()?;
+        if let Stage::Host(_) = stage {
+            cells.iter().try_for_each(|cell| cell.mechanism().map(drop))?;
+        }
         let inputs: Vec<String> = cells.iter().map(|cell| stage.key(cell)).collect();
         let known: Vec<bool> = {
             let store = store.lock().expect("no thread panics while it holds the lock");

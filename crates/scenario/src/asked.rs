@@ -14,6 +14,8 @@ pub(super) struct Asked {
     pub(super) params: Params,
     pub(super) changes: Vec<(Instant, Reservation)>,
     pub(super) real: Option<Placed<Real>>,
+    /// Time between the starts of the first periods of two consecutive vCPUs; zero: the policy sets the starts.
+    pub(super) stagger: Nanos,
 }
 
 impl Asked {
@@ -60,6 +62,7 @@ impl Asked {
             arrival: Instant::ZERO + came,
             leaves: member.leaves.value().map(|leaves| Instant::ZERO + leaves),
             real: real(member, findings),
+            stagger: stagger(member, findings),
             params: Params { affinity: affinity.map_or(params.affinity, |affinity| affinity.value), ..params },
         })
     }
@@ -78,7 +81,12 @@ fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Fin
         }
     }
     if member.slice.is_absent() && member.period.is_absent() {
-        let parts = [(member.deadline.at(), "deadline"), (member.start.at(), "start"), (member.limit.at(), "limit")];
+        let parts = [
+            (member.deadline.at(), "deadline"),
+            (member.start.at(), "start"),
+            (member.limit.at(), "limit"),
+            (member.stagger.at(), "stagger"),
+        ];
         for (given, what) in parts {
             if let Some(at) = given {
                 let problem = Problem::new(format!("there is a {what} without a reservation")).at(at, "of what?");
@@ -144,6 +152,20 @@ fn changes(
         changes.push((when, reservation));
     }
     changes
+}
+
+/// Returns the stagger of a member. Reports the stagger of a gang, and of a VM with one vCPU.
+fn stagger(member: &MemberTable, findings: &mut Findings) -> Nanos {
+    let Some(Placed { value, at }) = member.stagger.right() else { return Nanos::ZERO };
+    if member.vcpus.value().unwrap_or(1) < 2 {
+        let problem = Problem::new("there is a stagger, and one vCPU").at(at, "between which vCPUs?");
+        findings.add(problem.help("use `vcpus` with it, or `start` alone"));
+    }
+    if member.group.gang.value() == Some(true) {
+        let problem = Problem::new("the periods of a gang begin together").at(at, "not together");
+        findings.add(problem.help("leave `gang` or `stagger` out"));
+    }
+    value
 }
 
 /// Returns the command or pid of a member, if it has one. Reports a member with both.

@@ -187,7 +187,7 @@ impl Checked {
                 (self.groups[self.groups.len() - 1].name.clone(), Some(self.groups.len() - 1))
             }
         };
-        let Asked { arrival, leaves, params, changes, real } = asked;
+        let Asked { arrival, leaves, params, changes, real, stagger } = asked;
         let workload = match made {
             Made::Application { application, reach, duration, metric, place } => {
                 let ends = duration.map(|duration| arrival.saturating_add(duration));
@@ -230,7 +230,14 @@ impl Checked {
         let first = self.entities.len();
         match vcpus {
             1 => self.entities.push(entity(name.clone())),
-            _ => self.entities.extend((0..vcpus).map(|vcpu| entity(format!("{name}/{vcpu}")))),
+            _ => self.entities.extend((0..vcpus).map(|vcpu| {
+                let mut entity = entity(format!("{name}/{vcpu}"));
+                if let Some(reservation) = entity.params.reservation.as_mut().filter(|_| !stagger.is_zero()) {
+                    let first = reservation.start.unwrap_or(arrival);
+                    reservation.start = Some(first.saturating_add(stagger.saturating_mul(vcpu as u64)));
+                }
+                entity
+            })),
         }
         if let Some(spec) = guest {
             let vcpus = first..self.entities.len();

@@ -33,6 +33,7 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "period",
     "deadline",
     "start",
+    "stagger",
     "limit",
     "affinity",
     "class",
@@ -151,6 +152,7 @@ pub(super) struct MemberTable {
     pub(super) period: Given<Nanos>,
     pub(super) deadline: Given<Nanos>,
     pub(super) start: Given<Nanos>,
+    pub(super) stagger: Given<Nanos>,
     pub(super) limit: Given<Limit>,
     pub(super) affinity: Given<CpuSet>,
     pub(super) class: Given<Class>,
@@ -251,6 +253,7 @@ impl MemberTable {
         let (deadline, latency) = (time("deadline", form::time_above_zero), time("latency", form::time_above_zero));
         let (start, arrival, leaves) =
             (time("start", form::time), time("arrival", form::time), time("leaves", form::time));
+        let stagger = time("stagger", form::time_above_zero);
         let command = table.read("command", form::command, findings);
         let pid = table.read("pid", form::pid, findings);
         let is_real = !command.is_absent() || !pid.is_absent();
@@ -267,6 +270,7 @@ impl MemberTable {
             period,
             deadline,
             start,
+            stagger,
             limit: table.read("limit", form::limit, findings),
             affinity: table.read("affinity", form::cpu_list, findings),
             class: table.read("class", form::class, findings),

@@ -131,12 +131,10 @@ mod tests {
         host.world_mut().clone_thread(pid, jobs).expect("numbers are free");
         let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(5));
         let request = PromiseRequest {
-            name: "client".to_string(),
-            reservation,
             cpus: 2,
             gang,
-            others: Others::None,
             affinity: CpuSet::first_n(2),
+            ..PromiseRequest::new("client", reservation)
         };
         let mut session = Session::new(host, &options, &policies, vec![(0, pid, request)]);
         let (mut starts, mut finding) = (Starts::default(), None);

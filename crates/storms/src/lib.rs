@@ -32,10 +32,10 @@ pub use options::{Options, Plan, Target};
 pub use policies::Policies;
 
 use changes::Wishes;
-use daemon::dispatch::{Others, PromiseRequest};
+use daemon::dispatch::PromiseRequest;
 use judge::Judge;
 use neighbours::{GROUP, Ledger, NUMBERS, Neighbours};
-use sched::{CpuSet, Instant, Limit, Nanos, Reservation};
+use sched::{Instant, Limit, Nanos, Reservation};
 use session::Session;
 use sim::Workload;
 use simhost::{Dice, Settings, SimulatedKernel};
@@ -112,9 +112,9 @@ fn request(dice: &mut Dice, options: &Options, tag: usize) -> PromiseRequest {
         let cpus = 2 + usize::try_from(dice.below(options.cpus as u64 - 1)).expect("CPUs are few");
         let slice = reservation.slice.saturating_mul(cpus as u64);
         let reservation = Reservation::new(slice, reservation.period);
-        return PromiseRequest { name, reservation, cpus, gang: true, others: Others::None, affinity: CpuSet::ALL };
+        return PromiseRequest { cpus, gang: true, ..PromiseRequest::new(name, reservation) };
     }
-    PromiseRequest { name, reservation, cpus: 1, gang: false, others: Others::None, affinity: CpuSet::ALL }
+    PromiseRequest::new(name, reservation)
 }
 
 /// Sets up a storm.

@@ -4,7 +4,7 @@ use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
 use crate::{Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
-use daemon::dispatch::{KeptBy, Others, PromiseRequest, RaiseBy};
+use daemon::dispatch::{KeptBy, PromiseRequest, RaiseBy};
 use daemon::live::{self, Client, Setup};
 use daemon::processes::{Launcher, Work};
 use daemon::terms;
@@ -57,14 +57,7 @@ impl Expense {
 
 pub(crate) fn admit(front: &Client, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
     let reservation = Reservation { limit, ..Reservation::new(promise.slice, promise.period) };
-    let wish = PromiseRequest {
-        name: "promised".to_string(),
-        reservation,
-        cpus: 1,
-        gang: false,
-        others: Others::None,
-        affinity: CpuSet::one(cpu()),
-    };
+    let wish = PromiseRequest { affinity: CpuSet::one(cpu()), ..PromiseRequest::new("promised", reservation) };
     front.admit(&wish, pid).map(|all| all[0]).map_err(|refusal| refusal.to_string())
 }
 

@@ -1,7 +1,7 @@
 //! `tactus lab run --live`: experiments with real processes on this host.
 
 use super::host::ThisHost;
-use super::{Bar, Judged, extent, table, write_result};
+use super::{Bar, Judged, extent, reject_toothless, table, write_result};
 use crate::args::LabRun;
 use crate::claims::named;
 use crate::failure::{Failure, usage};
@@ -19,7 +19,12 @@ pub(super) fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let papers = Paper::all(&args.papers)?;
     let parts: Vec<Paper> = papers.iter().filter_map(|paper| paper.live.as_deref().cloned()).collect();
     let claims = named(&args.claims)?;
-    let suite = Suite { papers: &parts, claims: &claims, extent: extent(args.full, args.smoke), seeds: args.seeds.map(u32::from) };
+    let suite = Suite {
+        papers: &parts,
+        claims: &claims,
+        extent: extent(args.full, args.smoke),
+        seeds: args.seeds.map(u32::from),
+    };
     suite.check()?;
     let host = ThisHost::new()?;
     let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
@@ -49,10 +54,18 @@ fn beside_record(suite: &Suite<'_>, results: &[Results]) -> Result<ExitCode, Fai
         for (name, rows) in &results.experiments {
             for row in rows {
                 text += &format!("{} {name} at {}\n", paper.key, shown(&row.point));
-                let before = recorded.experiments.get(name).and_then(|rows| rows.iter().find(|it| it.point == row.point));
+                let before =
+                    recorded.experiments.get(name).and_then(|rows| rows.iter().find(|it| it.point == row.point));
                 for (metric, value) in &row.seeds[0] {
-                    let before: Vec<String> = before.iter().flat_map(|row| &row.seeds).filter_map(|seed| Some(seed.get(metric)?.to_string())).collect();
-                    text += &format!("  {metric}: {value} (recorded: {})\n", if before.is_empty() { "nothing".to_string() } else { before.join(", ") });
+                    let before: Vec<String> = before
+                        .iter()
+                        .flat_map(|row| &row.seeds)
+                        .filter_map(|seed| Some(seed.get(metric)?.to_string()))
+                        .collect();
+                    text += &format!(
+                        "  {metric}: {value} (recorded: {})\n",
+                        if before.is_empty() { "nothing".to_string() } else { before.join(", ") }
+                    );
                 }
             }
         }
@@ -79,13 +92,14 @@ fn report(papers: &[Paper], suite: &Suite<'_>, results: Vec<Results>, args: &Lab
         }
     }
     output::print(&if args.json { output::json(&judged)? } else { text })?;
-    Ok(ExitCode::SUCCESS)
+    reject_toothless(&judged)
 }
 
 /// Replaces the recorded measurements of the experiments in `measured`, and writes RESULT.md of `paper` again.
 fn keep_record(paper: &Paper, measured: &Results) -> Result<(), Failure> {
     let part = paper.live.as_deref().expect("it was run");
-    let mut all = part.recorded()?.unwrap_or_else(|| Results { machine: measured.machine.clone(), ..Results::default() });
+    let mut all =
+        part.recorded()?.unwrap_or_else(|| Results { machine: measured.machine.clone(), ..Results::default() });
     if all.machine != measured.machine && all.experiments.keys().any(|name| !measured.experiments.contains_key(name)) {
         let other = all.machine.unwrap_or_default();
         let reason = format!("{}: the record is from another machine: {other}", part.key);

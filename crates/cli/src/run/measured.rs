@@ -18,11 +18,7 @@ const HOST: MachineId = MachineId(0);
 
 impl Measured {
     pub(crate) fn new() -> Measured {
-        Measured {
-            meter: Meter::new(),
-            siblings: Siblings::from(Instant::ZERO),
-            monitor: XenMon::new(Instant::ZERO),
-        }
+        Measured { meter: Meter::new(), siblings: Siblings::from(Instant::ZERO), monitor: XenMon::new(Instant::ZERO) }
     }
 
     /// Returns the report of the domains of the host.

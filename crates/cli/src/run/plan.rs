@@ -132,7 +132,8 @@ impl Plan {
     /// Replaces each promise by a cap of the same share of a CPU, rounded to whole percent.
     pub(crate) fn promises_as_caps(&mut self) {
         for planned in &mut self.processes {
-            let Some(PromiseRequest { reservation: Reservation { slice, period, .. }, .. }) = planned.request.take() else {
+            let Some(PromiseRequest { reservation: Reservation { slice, period, .. }, .. }) = planned.request.take()
+            else {
                 continue;
             };
             let percent = (slice.as_ns() * 100 + period.as_ns() / 2) / period.as_ns();
@@ -219,8 +220,13 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
         let first = plan.description.entities.len();
         // All processes of the run are one gang.
         let others = if is_several { Others::Later } else { Others::None };
-        let promise =
-            |reservation| PromiseRequest { name: name.clone(), reservation, cpus, gang: args.gang, others, affinity };
+        let promise = |reservation| PromiseRequest {
+            cpus,
+            gang: args.gang,
+            others,
+            affinity,
+            ..PromiseRequest::new(name.as_str(), reservation)
+        };
         let request = reservation.map(promise);
         let promised = request.as_ref().map(PromiseRequest::share);
         let group = args.gang.then_some(0);
@@ -281,13 +287,15 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
         let is_in_gang = description.gang_of(first).is_some();
         // A request is for all CPUs of the process; the scenario has the slice of each vCPU.
         let of_all = |it: Reservation| Reservation { slice: it.slice.saturating_mul(entities.len() as u64), ..it };
+        let start = |nth: usize| scenario.entities[nth].params.reservation.and_then(|it| it.start);
+        let second = (entities.len() > 1).then(|| start(first + 1)).flatten();
         let request = entity.params.reservation.map(|reservation| PromiseRequest {
-            name: process_name(scenario, &entities),
-            reservation: of_all(reservation),
             cpus: entities.len(),
             gang: is_in_gang,
             others: if is_in_gang { Others::Later } else { Others::None },
+            stagger: start(first).zip(second).map_or(Nanos::ZERO, |(first, second)| second.since(first)),
             affinity: entity.params.affinity,
+            ..PromiseRequest::new(process_name(scenario, &entities), of_all(reservation))
         });
         processes.push(PlannedProcess {
             name: process_name(scenario, &entities),
@@ -303,7 +311,17 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
         first = entities.end;
     }
     let length = Some(scenario.length);
-    Plan { description, processes, length, json, is_traced: false, is_monitored: false, is_observed: false, source: scenario.source.clone() }.checked()
+    Plan {
+        description,
+        processes,
+        length,
+        json,
+        is_traced: false,
+        is_monitored: false,
+        is_observed: false,
+        source: scenario.source.clone(),
+    }
+    .checked()
 }
 
 /// Returns the number of vCPUs of the process whose first vCPU is entity number `first`. A worker has one.

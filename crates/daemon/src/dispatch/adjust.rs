@@ -40,7 +40,7 @@ impl<K: Kernel> Dispatcher<K> {
         // The last member of a gang stays in its gang.
         let (gang_of_many, others) = (gang.is_some() && entities.len() > 1, Others::Later);
         let request =
-            PromiseRequest { name: name.to_string(), reservation, cpus, gang: gang_of_many, others, affinity };
+            PromiseRequest { cpus, gang: gang_of_many, others, affinity, ..PromiseRequest::new(name, reservation) };
         let part = request.per_cpu()?;
         let all = entities.len();
         let slice = Nanos::ns(slice.as_ns().div_ceil(cpus as u64)).saturating_mul(all as u64);

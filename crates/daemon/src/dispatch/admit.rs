@@ -10,7 +10,7 @@ use super::request::{Others, PromiseRequest};
 use super::room::{HeldPromise, NoRoom};
 use super::scan::{Found, Scanned, THREADS_MOST, scan};
 use crate::kernel::{Kernel, priority};
-use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Params, Refused, Reservation};
+use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Refused, Reservation};
 use sys::attributes::Attributes;
 use sys::thread::{Identity, State};
 use trace::Event;
@@ -177,10 +177,15 @@ impl<K: Kernel> Dispatcher<K> {
         let mut free = allowed;
         let gang = self.gang_of(request, now)?;
         let group = gang.unwrap_or(GroupId::ROOT);
-        // The journal states the phase of a gang. All members have the same start.
-        let start = gang.map_or(reservation.start, |_| Some(reservation.start.unwrap_or(now).max(now)));
-        let asked = Some(Reservation { start, ..reservation });
+        let first = reservation.start.unwrap_or(now).max(now);
+        let start = |nth: usize| match (gang, request.stagger) {
+            // The journal states the phase of a gang. All members have the same start.
+            (Some(_), _) => Some(first),
+            (None, Nanos::ZERO) => reservation.start,
+            (None, stagger) => Some(first.saturating_add(stagger.saturating_mul(nth as u64))),
+        };
         for nth in 0..request.cpus.max(1) {
+            let asked = Some(Reservation { start: start(nth), ..reservation });
             let params = Params { reservation: asked, group, affinity: free, ..Params::default() };
             let attached = self.machine.attach(now, params);
             let e = match attached {

@@ -59,14 +59,7 @@ mod tests {
 
     fn request(slice: Nanos, period: Nanos, cpus: usize, limit: Limit) -> PromiseRequest {
         let reservation = Reservation { limit, ..Reservation::new(slice, period) };
-        PromiseRequest {
-            name: "a".to_string(),
-            reservation,
-            cpus,
-            gang: false,
-            others: Others::None,
-            affinity: CpuSet::ALL,
-        }
+        PromiseRequest { cpus, ..PromiseRequest::new("a", reservation) }
     }
 
     fn reservation(slice: Nanos, period: Nanos, cpus: usize) -> (Nanos, Nanos) {

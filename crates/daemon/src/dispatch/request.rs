@@ -38,11 +38,28 @@ pub struct PromiseRequest {
     pub gang: bool,
     /// Other promises in the same gang, if `gang` is set.
     pub others: Others,
+    /// Time from the start of the periods on one CPU to the start on the next CPU, if `gang` is not set. Zero: the periods
+    /// follow the wake-ups on each CPU.
+    pub stagger: Nanos,
     /// CPUs that the client may use.
     pub affinity: CpuSet,
 }
 
 impl PromiseRequest {
+    /// Returns a request for `reservation` on one CPU of any number, in no gang.
+    #[must_use]
+    pub fn new(name: impl Into<String>, reservation: Reservation) -> PromiseRequest {
+        PromiseRequest {
+            name: name.into(),
+            reservation,
+            cpus: 1,
+            gang: false,
+            others: Others::None,
+            stagger: Nanos::ZERO,
+            affinity: CpuSet::ALL,
+        }
+    }
+
     /// Returns the reservation per CPU: an equal part of the slice in the same period.
     #[must_use]
     pub fn share(&self) -> Reservation {

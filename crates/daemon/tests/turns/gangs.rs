@@ -11,14 +11,7 @@ const HOGS: &[(&str, Workload)] = &[("hog", Workload::Hog), ("hog", Workload::Ho
 
 fn gang(slice: Nanos, period: Nanos) -> PromiseRequest {
     let reservation = Reservation::new(slice, period);
-    PromiseRequest {
-        name: "vm".to_string(),
-        reservation,
-        cpus: 2,
-        gang: true,
-        others: Others::None,
-        affinity: CpuSet::ALL,
-    }
+    PromiseRequest { cpus: 2, gang: true, ..PromiseRequest::new("vm", reservation) }
 }
 
 /// Returns the end of the current period of `e`.

@@ -104,14 +104,7 @@ impl Scene {
         threads: &[(&str, Workload)],
     ) -> (EntityId, Vec<u32>) {
         let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(slice, period) };
-        let request = PromiseRequest {
-            name: "client".into(),
-            reservation,
-            cpus: 1,
-            gang: false,
-            others: Others::None,
-            affinity: CpuSet::ALL,
-        };
+        let request = PromiseRequest::new("client", reservation);
         let (entities, tids) = self.admit(&request, threads);
         (entities.expect("there is room")[0], tids)
     }

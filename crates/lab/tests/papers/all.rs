@@ -7,6 +7,7 @@ use lab::experiment::{Experiment, Extent, Point};
 use lab::judge::judge;
 use lab::plot::Figure;
 use lab::{Paper, Results, result};
+use scenario::Scenario;
 use std::path::{Path, PathBuf};
 
 /// The directories of the papers.
@@ -48,6 +49,42 @@ fn every_claim_is_there_once_and_in_its_paper() {
     if measured(&papers).count() == KEYS.len() {
         let count: usize = papers.iter().map(|paper| paper.claims.len()).sum();
         assert_eq!(count, 41);
+    }
+}
+
+/// Returns the claims that real processes on a host can test, without a kernel that loads schedulers.
+fn live_claims_of(key: &str) -> &'static [&'static str] {
+    match key {
+        "vsched-2005" => &["B1", "B2", "B3", "B4", "B5", "B6", "B10", "B12"],
+        "xen-three-2007" => &["C5", "C8"],
+        "poris" => &["D9"],
+        _ => &[],
+    }
+}
+
+#[test]
+fn every_live_experiment_is_a_scenario_of_entities_and_tests_a_live_claim() {
+    for paper in papers() {
+        let Some(part) = &paper.live else {
+            assert!(live_claims_of(&paper.key).is_empty(), "{} has no live part", paper.key);
+            continue;
+        };
+        let ids: Vec<&str> = part.claims.iter().map(|claim| claim.id.as_str()).collect();
+        assert_eq!(ids, live_claims_of(&paper.key), "{}", part.key);
+        for claim in &part.claims {
+            for name in claim.check.iter().flat_map(named) {
+                let is_it = part.experiments_of(&claim.id).any(|experiment| experiment.name == name);
+                assert!(is_it, "{}: {} reads `{name}`, which is no experiment of the claim", part.key, claim.id);
+            }
+        }
+        for experiment in &part.experiments {
+            for point in experiment.points(Extent::Usual) {
+                let cell =
+                    Cell::new(experiment, Extent::Usual, &point, 1).unwrap_or_else(|problem| panic!("{problem}"));
+                let scenario = Scenario::from_bytes("live.toml", cell.text.into_bytes()).expect("it was read before");
+                scenario.only_entities("a live run").unwrap_or_else(|why| panic!("{}: {why}", experiment.name));
+            }
+        }
     }
 }
 
@@ -149,7 +186,8 @@ fn every_result_is_what_is_generated_from_what_was_measured() {
     let papers = papers();
     for (paper, results) in measured(&papers) {
         let verdicts = judge(paper, &results, |_| true).unwrap_or_else(|problem| panic!("{problem}"));
-        let (file, text) = (paper.directory.join("RESULT.md"), result::text(paper, &results, &verdicts));
+        let text = result::text(paper, &results, &verdicts).unwrap_or_else(|problem| panic!("{problem}"));
+        let file = paper.directory.join("RESULT.md");
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(&file, &text).expect("RESULT.md can be written");
         }

@@ -5,7 +5,7 @@ use lab::cell::Cell;
 use lab::experiment::Extent;
 use lab::judge::{Status, Verdict, judge};
 use lab::store::Store;
-use lab::suite::{Unwatched, Watch, differences};
+use lab::suite::{Stage, Unwatched, Watch, differences};
 use lab::{Paper, Problem, Results, Suite, result};
 use sched::Nanos;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ pub(crate) fn store(place: &TempDir) -> Mutex<Store> {
 
 pub(crate) fn play(papers: &[Paper], extent: Extent) -> Results {
     let place = TempDir::new().expect("there is room");
-    let played = suite(papers, extent).play(&store(&place), 2, &Unwatched);
+    let played = suite(papers, extent).play(&store(&place), Stage::Simulator(2), &Unwatched);
     played.unwrap_or_else(|problem| panic!("{problem}")).remove(0)
 }
 
@@ -58,11 +58,11 @@ fn an_interrupted_run_keeps_its_finished_cells() {
     let papers = [Tiny::new().paper()];
     let place = TempDir::new().expect("there is room");
     let first = Impatient { most: 3, ..Impatient::default() };
-    let played = suite(&papers, Extent::Usual).play(&store(&place), 1, &first);
+    let played = suite(&papers, Extent::Usual).play(&store(&place), Stage::Simulator(1), &first);
     assert!(matches!(played, Err(Problem::Interrupted)));
     assert_eq!(first.played.load(Ordering::SeqCst), 3);
     let second = Impatient { most: 100, ..Impatient::default() };
-    let played = suite(&papers, Extent::Usual).play(&store(&place), 1, &second).expect("it goes on");
+    let played = suite(&papers, Extent::Usual).play(&store(&place), Stage::Simulator(1), &second).expect("it goes on");
     let of = |count: &AtomicUsize| count.load(Ordering::SeqCst);
     assert_eq!((of(&second.known), of(&second.played)), (3, 5), "of 4 points with 2 seeds");
     assert_eq!(played[0], play(&papers, Extent::Usual), "as if it had never been interrupted");
@@ -74,7 +74,7 @@ fn what_changes_is_played_anew_and_nothing_else_is() {
     let played = |tiny: &Tiny| {
         let papers = [tiny.paper()];
         let watch = Impatient { most: 100, ..Impatient::default() };
-        suite(&papers, Extent::Usual).play(&store(&place), 2, &watch).expect("it is played");
+        suite(&papers, Extent::Usual).play(&store(&place), Stage::Simulator(2), &watch).expect("it is played");
         watch.played.load(Ordering::SeqCst)
     };
     assert_eq!(played(&Tiny::new()), 8);
@@ -215,7 +215,7 @@ fn the_result_has_a_row_for_each_claim_that_begins_with_its_id() {
     let paper = Tiny::new().paper();
     let results = play(std::slice::from_ref(&paper), Extent::Usual);
     let verdicts = judge(&paper, &results, |_| true).expect("it is judged");
-    let text = result::text(&paper, &results, &verdicts);
+    let text = result::text(&paper, &results, &verdicts).expect("it has no live part");
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| T")).collect();
     assert_eq!(rows.len(), 3, "{text}");
     for (row, (id, word)) in rows.iter().zip([("T1", "reproduced"), ("T2", "partly"), ("T3", "not")]) {
@@ -237,8 +237,8 @@ fn only_what_was_played_to_its_end_is_known() {
     };
     assert!(known(&place).experiments.is_empty());
     let one_seed = Suite { seeds: Some(1), ..all };
-    one_seed.play(&store(&place), 2, &Unwatched).expect("it is played");
+    one_seed.play(&store(&place), Stage::Simulator(2), &Unwatched).expect("it is played");
     assert_eq!((known(&place).experiments.len(), known(&place).seeds()), (1, 1));
-    let whole = all.play(&store(&place), 2, &Unwatched).expect("it is played");
+    let whole = all.play(&store(&place), Stage::Simulator(2), &Unwatched).expect("it is played");
     assert_eq!(known(&place), whole[0]);
 }

@@ -292,11 +292,9 @@ impl XenMon {
     #[must_use]
     pub fn hosts(&self) -> Vec<HostMeasures> {
         let hosts = self.machines.iter().filter(|(machine, _)| !self.guests.contains_key(machine));
-        hosts.map(|(&machine, it)| HostMeasures {
-            machine,
-            domains: it.domains.clone(),
-            is_counted: it.is_counted,
-        }).collect()
+        hosts
+            .map(|(&machine, it)| HostMeasures { machine, domains: it.domains.clone(), is_counted: it.is_counted })
+            .collect()
     }
 
     fn link(&mut self, host: MachineId, entity: EntityId, guest: MachineId) {

@@ -15,6 +15,7 @@ mod front_ends;
 mod gangs;
 mod groups;
 mod keeps;
+mod lab;
 mod refuses;
 mod reservations;
 mod restores;

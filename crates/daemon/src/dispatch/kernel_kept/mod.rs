@@ -16,7 +16,7 @@ use super::journal::Journal;
 use super::leaving::{AllLeaving, Leaving};
 use super::promises::Promises;
 use super::refusal::Refusal;
-use super::request::{Others, PromiseRequest};
+use super::request::PromiseRequest;
 use super::room::{HeldPromise, NoRoom};
 use super::scan::{Found, Scanned, scan};
 use crate::Explanation;
@@ -313,12 +313,9 @@ impl<K: Kernel> KernelKept<K> {
         let name = full.rsplit_once('/').filter(|_| entities.len() > 1).map_or(full, |(name, _)| name).to_string();
         let affinity = self.machine.topology().all();
         let request = PromiseRequest {
-            name,
-            reservation: Reservation::new(slice, period),
             cpus: entities.len(),
-            gang: false,
-            others: Others::None,
             affinity,
+            ..PromiseRequest::new(name, Reservation::new(slice, period))
         };
         let part = choice::reservation(&request, &affinity)?;
         let before: Vec<Params> = entities.iter().map(|&e| *self.machine.params(e)).collect();

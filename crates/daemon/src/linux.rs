@@ -178,10 +178,18 @@ impl Linux {
         Ok(Linux { births, cpusets, sentinels: Some(sentinels), agents, keeper })
     }
 
-    /// Number, in the event set of an agent, of the event that an awaited thread has begun to run.
-    pub const ENTRY: u64 = 2;
+    /// Number, in the event set of an agent, of the event that an awaited thread has begun to run or has ended. The upper
+    /// half of the number is the tid.
+    const ENTRY: u64 = 2;
     /// Number of a fork event in the event set of the keeper.
     pub const BIRTH: u64 = 1;
+
+    /// Returns the tid of the thread if event `number` of an agent's set means that an awaited thread has begun to run, or
+    /// has ended.
+    pub(crate) fn entered(number: u64) -> Option<u32> {
+        let is_entry = number & u64::from(u32::MAX) == Linux::ENTRY;
+        u32::try_from(number >> u32::BITS).ok().filter(|_| is_entry)
+    }
 
     /// Adds the events of `thread` to the set of `cpu`'s agent, unless the set already contains the events.
     fn listen(&self, thread: &mut Thread, cpu: CpuId) -> Result<()> {
@@ -194,7 +202,8 @@ impl Linux {
         }
         if let Some(Some(waiting)) = self.agents.get(cpu.index()) {
             // Edge-triggered, because the event source stays readable once the thread has ended.
-            waiting.add_edges(thread.entry_events()?, Linux::ENTRY)?;
+            let number = u64::from(thread.tid()) << u32::BITS | Linux::ENTRY;
+            waiting.add_edges(thread.entry_events()?, number)?;
             thread.listened = Some(cpu);
         }
         Ok(())
@@ -402,9 +411,14 @@ impl Kernel for Linux {
     fn await_births(&self, thread: &mut Thread, cpu: CpuId) -> Result<Vec<u32>> {
         let Some((keeper, _)) = &self.keeper else { return Ok(Vec::new()) };
         let mut forked = Vec::new();
-        let has_ended = !thread.held.is_there();
         if let Some((on, children)) = &mut thread.children {
-            children.read_into(&mut forked);
+            // The end of the thread is recorded, too.
+            if !children.read_into(&mut forked) && *on == cpu {
+                return Ok(forked);
+            }
+        }
+        let has_ended = !thread.held.is_there();
+        if let Some((on, _)) = &thread.children {
             if !has_ended && *on == cpu {
                 return Ok(forked);
             }

@@ -221,7 +221,9 @@ fn a_promise_is_made_to_the_processes_of_an_earlier_scan() {
     assert!(scanned.is_some() && scan(&scene.daemon, 1_999).is_none());
     let child = scene.host.world_mut().fork(client, Workload::Hog).expect("numbers are free");
     let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
-    dispatcher.admit_scanned(&request, client, &ours, scanned, Enclosure::none()).unwrap();
+    let (entities, _) = dispatcher.admit_scanned(&request, client, &ours, scanned, Enclosure::none()).unwrap();
+    assert!(dispatcher.known().is_empty(), "the keeper scans once the threads of the earlier scan are adopted");
+    while dispatcher.adopt_further(entities[0], 1).unwrap().is_some() {}
     let threads = || scene.table.entries().iter().map(|(_, entry)| entry.thread.tid).collect::<Vec<u32>>();
     assert_eq!(threads(), [client]);
     // The keeper finds the child.

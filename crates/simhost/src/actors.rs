@@ -75,12 +75,8 @@ impl World {
     pub(super) fn arrived(&mut self, tid: u32) {
         let thread = self.tasks.thread(tid);
         let Place::On(cpu) = thread.account.place else { return };
-        if let Some((daemon, at)) = thread.awaited_by
-            && at.index() == cpu
-            && let Some(agent) = self.agent_of(daemon, at)
-        {
-            self.ring(agent);
-        }
+        let awaited_by = thread.awaited_by.filter(|(_, at)| at.index() == cpu);
+        self.report_entry(tid, awaited_by);
         let Some(actor) = self.actor(tid) else { return };
         if actor.stage != Stage::Woken {
             return;
@@ -102,6 +98,29 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Wakes the agent that awaits thread `tid`, which begins to run or has ended.
+    pub(super) fn report_entry(&mut self, tid: u32, awaited_by: Option<(u32, CpuId)>) {
+        let Some((daemon, cpu)) = awaited_by else { return };
+        let Some(agent) = self.agent_of(daemon, cpu) else { return };
+        if !self.entered.contains(&(daemon, cpu, tid)) {
+            self.entered.push((daemon, cpu, tid));
+        }
+        self.ring(agent);
+    }
+
+    /// Returns an awaited thread that has begun to run or has ended since agent `tid` was last told about it. If there
+    /// are more such threads, the agent takes another turn.
+    pub fn take_entered(&mut self, tid: u32) -> Option<u32> {
+        let &(daemon, cpu, ..) = self.agents.iter().find(|&&(_, _, agent, _)| agent == tid)?;
+        let is_here = |&(of, on, _): &(u32, CpuId, u32)| (of, on) == (daemon, cpu);
+        let at = self.entered.iter().position(is_here)?;
+        let (.., entered) = self.entered.remove(at);
+        if self.entered.iter().any(is_here) {
+            self.ring(tid);
+        }
+        Some(entered)
     }
 
     /// Returns whether a sentinel has reported the CPU of agent `tid` as quiet since the last call.

@@ -45,6 +45,8 @@ pub struct World {
     /// Sum of the lateness of all timers.
     pub(super) late: Nanos,
     arrivals: Vec<u32>,
+    /// For each awaited thread that has begun to run or has ended since: the pid of the daemon, the CPU, and the tid.
+    pub(super) entered: Vec<(u32, CpuId, u32)>,
     /// Tids of the threads inside a fork.
     pub(super) forking: Vec<u32>,
     /// For each daemon: its pid, and the tid of the actor that is woken when a loan ends.
@@ -94,6 +96,7 @@ impl World {
             ended: Vec::new(),
             late: Nanos::ZERO,
             arrivals: Vec::new(),
+            entered: Vec::new(),
             forking: Vec::new(),
             keepers: Vec::new(),
             loans: 0,
@@ -314,7 +317,9 @@ impl World {
             if let Some(ended) = thread.tag.and_then(|tag| self.ended.get_mut(tag)) {
                 *ended = (ended.0 + had.0, ended.1 + had.1);
             }
+            let awaited_by = thread.awaited_by;
             self.host.detach(entity);
+            self.report_entry(tid, awaited_by);
         }
         if tid != pid {
             self.tasks.remove(tid);
@@ -378,6 +383,7 @@ impl World {
         self.tasks.processes.remove(&pid);
         self.actors.retain(|&actor| self.tasks.get(actor).is_some());
         self.agents.retain(|&(daemon, ..)| daemon != pid);
+        self.entered.retain(|&(daemon, ..)| daemon != pid);
         self.keepers.retain(|&(daemon, _)| daemon != pid);
         self.lives.retain(|&(of, _)| of != pid);
         self.turns.retain(|&turn| self.tasks.get(turn).is_some());

@@ -51,7 +51,9 @@ fn workload(dice: &mut Dice) -> Workload {
     if dice.one_in(3) {
         return Workload::Hog;
     }
-    let period = dice.between(Nanos::ms(2), Nanos::ms(40));
+    // Threads that sleep for long are parked.
+    let period = if dice.one_in(3) { (Nanos::ms(60), Nanos::ms(300)) } else { (Nanos::ms(2), Nanos::ms(40)) };
+    let period = dice.between(period.0, period.1);
     let work = dice.between(Nanos::us(20), period.scale(1, 2));
     let phase = dice.between(Nanos::ZERO, period);
     Workload::Periodic(Periodic { phase, ..Periodic::new(period, work) })

@@ -232,9 +232,10 @@ impl Session {
         let daemon = &mut self.daemon;
         if let Some(place) = daemon.agents.iter().position(|&agent| agent == tid) {
             let quiet = self.host.world_mut().take_quiet(tid);
+            let entered = self.host.world_mut().take_entered(tid);
             let now = daemon.caller.now();
             let cpu = CpuId::new(place);
-            let next = daemon.dispatcher.turn(cpu, Signals { quiet });
+            let next = daemon.dispatcher.turn(cpu, Signals { quiet, entered });
             daemon.adjusts.iter_mut().for_each(|changes| changes.note_turn(cpu));
             // The dismissal of a client may change the state of the other clients after their levels are set. In that
             // case, the agent is woken again, and the levels are checked after that turn.
@@ -401,7 +402,14 @@ impl Daemon {
             }
         };
         let groups = enclosure.rows();
-        let answer = self.dispatcher.admit_scanned(request, pid, &ours, None, enclosure);
+        let admit = || {
+            let (entities, mut call) = self.dispatcher.admit_scanned(request, pid, &ours, None, enclosure)?;
+            while let Some(further) = self.dispatcher.adopt_further(entities[0], AT_ONCE)? {
+                call = call.iter().chain(further.iter()).collect();
+            }
+            Ok((entities, call))
+        };
+        let answer = admit();
         answer.inspect_err(|_| release_groups(&self.caller, &self.table, &groups))
     }
 

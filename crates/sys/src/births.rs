@@ -47,9 +47,12 @@ impl Children {
     }
 
     /// Appends to `processes` the pids of the processes that were forked since the last call, and removes the pids of
-    /// processes whose first thread has ended. A process is reported even if its parent has ended.
-    pub fn read_into(&mut self, processes: &mut Vec<u32>) {
+    /// processes whose first thread has ended. A process is reported even if its parent has ended. Returns whether a thread
+    /// has started or ended since the last call. Makes no system call.
+    pub fn read_into(&mut self, processes: &mut Vec<u32>) -> bool {
+        let mut has_changed = false;
         while let Some(record) = self.sampler.next_record() {
+            has_changed = true;
             let mut bytes = [0; 16];
             let copied = record.data().iter().copied().flatten().copied().take(bytes.len());
             copied.zip(&mut bytes).for_each(|(byte, place)| *place = byte);
@@ -62,6 +65,7 @@ impl Children {
                 _ => {}
             }
         }
+        has_changed
     }
 }
 

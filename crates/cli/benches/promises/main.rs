@@ -10,6 +10,7 @@
 //! an empty loop that is alone on its CPU. The benchmark also reports the cost of an empty loop beside the same hogs.
 
 mod changes;
+mod crowd;
 mod deadline;
 mod floor;
 mod ours;
@@ -83,6 +84,9 @@ pub(crate) fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let Some(kind) = arguments.iter().position(|argument| argument == crowd::PROCESS) {
+        return crowd::run(arguments.get(kind + 1).map_or("", String::as_str));
+    }
     let number = |name: &str, usual: usize| {
         let at = arguments.iter().position(|argument| argument == name);
         at.and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(usual)
@@ -90,6 +94,7 @@ fn main() {
     let runs = number("--runs", 5);
     let seconds = number("--long-seconds", 120);
     let count = number("--changes", 1_000);
+    let pairs = number("--crowd", 10);
     let steal = || daemon::host_profile::times().ok();
     let before = steal();
     let host = daemon::host_profile::HostProfile::read().expect("there is /proc");
@@ -107,6 +112,12 @@ fn main() {
     }
     if count > 0 {
         change(count);
+    }
+    for kind in crowd::Kind::ALL.into_iter().filter(|_| pairs > 0) {
+        match crowd::compare(kind, pairs) {
+            Ok(line) => println!("{line}"),
+            Err(why) => println!("  beside {kind:?}: not measured: {why}"),
+        }
     }
     if seconds > 0 {
         long(Nanos::s(seconds as u64));

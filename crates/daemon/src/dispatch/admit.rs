@@ -65,11 +65,14 @@ impl<K: Kernel> Dispatcher<K> {
     /// Checks that no thread of `found` belongs to a client. Otherwise, the values set for one client would be recorded
     /// as originals for the other client.
     fn is_free(&self, found: &[Found<K::Thread>]) -> Result<(), Refusal> {
-        let mut held = found.iter().filter_map(|new| Some((new.leader.tid, self.holder(new.identity)?)));
-        match held.next() {
-            Some((pid, name)) => Err(Refusal::Already { pid, name: name.to_string() }),
-            None => Ok(()),
-        }
+        let mut ours: Vec<(Identity, u32)> = found.iter().map(|new| (new.identity, new.leader.tid)).collect();
+        ours.sort_unstable();
+        let pid_of = |thread: Identity| Some(ours[ours.binary_search_by_key(&thread, |(it, _)| *it).ok()?].1);
+        let mut held = self.clients.iter().filter_map(|(_, client)| {
+            let pid = client.members.iter().find_map(|member| pid_of(member.identity))?;
+            Some(Refusal::Already { pid, name: client.name.clone() })
+        });
+        held.next().map_or(Ok(()), Err)
     }
 
     /// Makes the promise `request` to process `pid` and its descendants. `ours` are the pids of Tactus and its
@@ -85,12 +88,17 @@ impl<K: Kernel> Dispatcher<K> {
         pid: u32,
         ours: &[u32],
     ) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
-        self.admit_scanned(request, pid, ours, None, Enclosure::none())
+        let (entities, mut call) = self.admit_scanned(request, pid, ours, None, Enclosure::none())?;
+        while let Some(further) = self.adopt_further(entities[0], usize::MAX)? {
+            call = call.iter().chain(further.iter()).collect();
+        }
+        Ok((entities, call))
     }
 
     /// Makes a promise like [`Dispatcher::admit`], after a [`scan`] without the dispatcher, for which the agents would
-    /// otherwise wait. Threads that have started since are adopted like all new threads. The client freezes through
-    /// `enclosure`.
+    /// otherwise wait. For the same reason, only one thread is adopted: the caller adopts the others by
+    /// [`Dispatcher::adopt_further`]. Threads that have started since are adopted like all new threads. The client freezes
+    /// through `enclosure`.
     ///
     /// # Errors
     /// The request is refused; nothing has changed. The caller [releases](super::release_groups) the groups of the
@@ -114,7 +122,7 @@ impl<K: Kernel> Dispatcher<K> {
         // The pid may have been reused since the scan.
         let identity = self.kernel.identity(&leader);
         let scanned = scanned.filter(|scanned| scanned.leader == identity).or_else(|| scan(&self.kernel, pid));
-        let found = scanned.ok_or(Refusal::Gone(pid))?.found;
+        let mut found = scanned.ok_or(Refusal::Gone(pid))?.found;
         if found.len() > THREADS_MOST {
             return Err(Refusal::TooManyThreads { most: THREADS_MOST });
         }
@@ -125,16 +133,14 @@ impl<K: Kernel> Dispatcher<K> {
         let preferred = if common.len() < request.cpus { allowed } else { common };
         let entities = self.attach(request, reservation, (preferred, own), tree)?;
         self.trees += 1;
+        self.unadopted.push((tree, found.split_off(found.len().min(1))));
         // Try to raise a thread only after the originals are recorded.
         let answer = self.adopt_all(tree, found, Inherited::Nothing).and_then(|()| match self.by {
             RaiseBy::Inheritance => Ok(()),
             RaiseBy::Attributes => self.try_raise(&leader),
         });
         if let Err(refused) = answer {
-            let now = self.now();
-            entities.iter().for_each(|&e| self.leave(e, now));
-            self.left.retain(|left| !entities.contains(&left.entity));
-            self.settle(None, now);
+            self.withdraw(tree);
             return Err(refused);
         }
         // A hard limit concerns one CPU, and therefore one entity.
@@ -143,6 +149,45 @@ impl<K: Kernel> Dispatcher<K> {
         }
         self.begin(&entities);
         Ok((entities, self.take_calls()))
+    }
+
+    /// Adopts up to `most` further threads that an admission has found. Returns the CPUs whose agents must be woken; `None`
+    /// if all threads are adopted.
+    ///
+    /// # Errors
+    /// A thread cannot be adopted: the promise is withdrawn, and nothing has changed.
+    pub fn adopt_further(&mut self, e: EntityId, most: usize) -> Result<Option<CpuSet>, Refusal> {
+        let tree = self.clients.get(e).map(|client| client.tree);
+        let Some(at) = self.unadopted.iter().position(|(of, _)| Some(*of) == tree) else { return Ok(None) };
+        let (tree, rest) = &mut self.unadopted[at];
+        let (tree, some): (usize, Vec<_>) = (*tree, rest.drain(..rest.len().min(most)).collect());
+        if some.is_empty() {
+            self.unadopted.swap_remove(at);
+            return Ok(None);
+        }
+        match self.adopt_all(tree, some, Inherited::Nothing) {
+            Ok(()) => Ok(Some(self.take_calls())),
+            Err(refused) => {
+                self.withdraw(tree);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Takes back a promise whose threads cannot be adopted.
+    fn withdraw(&mut self, tree: usize) {
+        let now = self.now();
+        let entities: Vec<EntityId> =
+            self.clients.iter().filter(|(_, client)| client.tree == tree).map(|(e, _)| e).collect();
+        for &e in &entities {
+            let Some(client) = self.clients.get_mut(e) else { continue };
+            // The caller releases the groups.
+            client.set_frozen(false, &self.kernel, &self.table);
+            client.enclosure = Enclosure::none();
+            self.leave(e, now);
+        }
+        self.left.retain(|left| !entities.contains(&left.entity));
+        self.settle(None, now);
     }
 
     /// Checks that process `pid` may become a client, and returns a handle to its first thread.

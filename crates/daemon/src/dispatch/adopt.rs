@@ -146,12 +146,15 @@ impl<K: Kernel> Dispatcher<K> {
         left == 0
     }
 
-    /// Returns the known part of each process tree, as input to [`find`]. Collects the reported forks, and starts
-    /// awaiting further forks.
+    /// Returns the known part of each process tree, as input to [`find`], except of the trees with threads that are still
+    /// to be [adopted](Dispatcher::adopt_further). Collects the reported forks, and starts awaiting further forks.
     #[must_use]
     pub fn known(&mut self) -> Vec<Known> {
         let mut all: Vec<Known> = Vec::new();
         for (_, client) in self.clients.iter_mut() {
+            if self.unadopted.iter().any(|(tree, _)| *tree == client.tree) {
+                continue;
+            }
             client.await_births(&self.kernel);
             client.forget_adopted();
             let at = all.iter().position(|known| known.tree == client.tree).unwrap_or_else(|| {

@@ -33,7 +33,14 @@ pub(super) struct Client<K: Kernel> {
     pub(super) has_moved_threads: bool,
     /// Reservation of the client on this CPU.
     pub(super) reservation: Reservation,
+    /// The threads: first the active threads, then the [parked](super::parking) threads.
     pub(super) members: Vec<Member<K>>,
+    /// Number of active threads.
+    pub(super) active: usize,
+    /// Number of threads that run vCPUs.
+    pub(super) vcpus: usize,
+    /// CPU time of parked threads before they became active, which is not charged yet.
+    pub(super) owed: Nanos,
     /// Whether the client is reported to the machine as blocked.
     pub(super) is_blocked: bool,
     pub(super) level: Level,
@@ -87,6 +94,9 @@ impl<K: Kernel> Client<K> {
             has_moved_threads: false,
             reservation,
             members: Vec::new(),
+            active: 0,
+            vcpus: 0,
+            owed: Nanos::ZERO,
             is_blocked: true,
             level: Level::Original,
             enclosure: Enclosure::none(),
@@ -123,7 +133,7 @@ impl<K: Kernel> Client<K> {
         let Found { thread, identity, leader, role, .. } = new;
         self.root.get_or_insert(original);
         let ran = had.map_or(Nanos::ZERO, |had| had.ran);
-        self.members.push(Member {
+        self.push(Member {
             thread,
             identity,
             leader,
@@ -141,11 +151,11 @@ impl<K: Kernel> Client<K> {
         });
     }
 
-    /// Returns the CPU time that the client's threads have used since the last read. Removes ended threads from the
+    /// Returns the CPU time that the active threads have used since the last read. Removes ended threads from the
     /// client and the table.
     pub(super) fn read(&mut self, kernel: &K, table: &Table) -> Since {
         let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
-        for member in &mut self.members {
+        for member in &mut self.members[..self.active] {
             match kernel.usage(&member.thread) {
                 // The CPU time of a released thread is not part of the promise.
                 Ok(_) if member.is_released => {}
@@ -190,11 +200,11 @@ impl<K: Kernel> Client<K> {
     #[cold]
     fn forget_ended(&mut self, kernel: &K, table: &Table) {
         let mut at = 0;
-        while at < self.members.len() {
+        while at < self.active {
             let Member { has_ended, row, .. } = self.members[at];
             if has_ended {
                 table.forget(row);
-                let mut ended = self.members.remove(at);
+                let mut ended = self.take(at);
                 // Only these reports name the remaining children of an ended thread.
                 self.reported.extend(kernel.await_births(&mut ended.thread, self.cpu).unwrap_or_default());
             } else {
@@ -203,13 +213,13 @@ impl<K: Kernel> Client<K> {
         }
     }
 
-    /// Sets the level of the client's threads. The next read detects threads that have ended.
+    /// Sets the level of the client's active threads. The next read detects threads that have ended.
     pub(super) fn set_level(&mut self, level: Level, kernel: &K, table: &Table) {
         if self.level == Level::Original {
             self.order();
         }
         self.level = level;
-        self.set_levels(0..self.members.len(), kernel, table);
+        self.set_levels(0..self.active, kernel, table);
     }
 
     /// Makes the attributes that other processes have set for these threads their originals. Concerns threads that Tactus
@@ -242,12 +252,12 @@ impl<K: Kernel> Client<K> {
 
     /// Sets the level of the last added thread to the level of the client.
     pub(super) fn set_level_of_last(&mut self, kernel: &K, table: &Table) {
-        self.set_level_of(self.members.len().saturating_sub(1), kernel, table);
+        self.set_level_of(self.active.saturating_sub(1), kernel, table);
     }
 
-    /// Sets the level of thread `at` to the level of the client.
+    /// Sets the level of the active thread `at` to the level of the client.
     pub(super) fn set_level_of(&mut self, at: usize, kernel: &K, table: &Table) {
-        self.set_levels(at..self.members.len().min(at + 1), kernel, table);
+        self.set_levels(at..self.active.min(at + 1), kernel, table);
     }
 
     /// Ends the loans to the client's threads.
@@ -270,7 +280,7 @@ impl<K: Kernel> Client<K> {
                 Err(refused) => {
                     self.trouble = Some(refused.into());
                     self.level = Level::Original;
-                    return self.set_levels(0..self.members.len(), kernel, table);
+                    return self.set_levels(0..self.active, kernel, table);
                 }
             }
         }
@@ -330,27 +340,27 @@ impl<K: Kernel> Client<K> {
         self.members.iter().any(Member::is_served)
     }
 
-    /// Records whether a thread of the client may run on other CPUs than the client's CPU.
+    /// Records whether an active thread of the client may run on other CPUs than the client's CPU.
     pub(super) fn note_moved_threads(&mut self, kernel: &K) {
         let confined = CpuSet::one(self.cpu);
         let is_moved = |member: &Member<K>| kernel.affinity(&member.thread).is_ok_and(|found| found != confined);
-        self.has_moved_threads |= self.members.iter().any(|member| member.is_served() && is_moved(member));
+        self.has_moved_threads |= self.active().iter().any(|member| member.is_served() && is_moved(member));
     }
 
-    /// Starts or stops the detection of the client's wake-ups.
+    /// Starts or stops the detection of wake-ups of the active threads. Those of parked threads are always detected.
     pub(super) fn set_awaited(&mut self, awaited: bool, kernel: &K) {
         self.awaited = awaited;
-        self.set_awaited_in(0..self.members.len(), kernel);
+        self.set_awaited_in(0..self.active, kernel);
     }
 
     /// Starts or stops the detection of wake-ups of the last added thread.
     pub(super) fn set_awaited_of_last(&mut self, kernel: &K) {
-        self.set_awaited_of(self.members.len().saturating_sub(1), kernel);
+        self.set_awaited_of(self.active.saturating_sub(1), kernel);
     }
 
-    /// Starts or stops the detection of wake-ups of thread `at`.
+    /// Starts or stops the detection of wake-ups of the active thread `at`.
     pub(super) fn set_awaited_of(&mut self, at: usize, kernel: &K) {
-        self.set_awaited_in(at..self.members.len().min(at + 1), kernel);
+        self.set_awaited_in(at..self.active.min(at + 1), kernel);
     }
 
     /// Starts or stops the detection of wake-ups, except of threads that cannot be raised. Their wake-ups are not

@@ -18,6 +18,9 @@ impl<K: Kernel> Dispatcher<K> {
     pub fn suspend(&mut self) -> CpuSet {
         self.suspended = true;
         let now = self.now();
+        for (_, client) in self.clients.iter_mut() {
+            client.unpark_all(&self.kernel, &self.table);
+        }
         for cpu in (0..self.machine.topology().cpus).map(CpuId::new) {
             self.apply(cpu, now);
         }
@@ -84,6 +87,7 @@ impl<K: Kernel> Dispatcher<K> {
             self.departed.extend(released.map(|member| (tree, member.identity)));
         } else {
             self.departed.retain(|(of, _)| *of != tree);
+            self.unadopted.retain(|(of, _)| *of != tree);
         }
         // Thaw first: whatever fails afterwards, the processes run.
         client.set_frozen(false, &self.kernel, &self.table);
@@ -94,6 +98,7 @@ impl<K: Kernel> Dispatcher<K> {
             _ => {}
         }
         client.set_awaited(false, &self.kernel);
+        client.stop_awaiting_parked(&self.kernel);
         client.end_loans();
         self.give_back(&client);
         self.call.insert(client.cpu);

@@ -5,6 +5,7 @@ use super::cpu::CpuState;
 use super::journal::Journal;
 use super::leaving::AllLeaving;
 use super::member::{Level, RaiseBy};
+use super::scan::Found;
 use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::table::Table;
@@ -50,6 +51,8 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) epoch: Instant,
     pub(super) clients: Clients<K>,
     pub(super) trees: usize,
+    /// Threads that admissions have found and that are not adopted yet, with the numbers of their trees.
+    pub(super) unadopted: Vec<(usize, Vec<Found<K::Thread>>)>,
     /// Threads that have left a promise that continues for other threads, with the number of its tree. They are not adopted
     /// again.
     pub(super) departed: Vec<(usize, Identity)>,
@@ -102,6 +105,7 @@ impl<K: Kernel> Dispatcher<K> {
             epoch,
             clients: Clients::new(),
             trees: 0,
+            unadopted: Vec::new(),
             departed: Vec::new(),
             alarms: Vec::new(),
             call: CpuSet::EMPTY,

@@ -17,7 +17,7 @@ use crate::Explanation;
 use crate::affinity::{changed_by_others, give_back, within};
 use crate::kernel::Kernel;
 use crate::table::Original;
-use sched::{CpuId, CpuSet, EntityId, Input, Instant, Params, State};
+use sched::{CpuId, CpuSet, EntityId, Input, Instant, Nanos, Params, State};
 use sys::thread::Identity;
 use trace::Event;
 
@@ -152,7 +152,8 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get_mut(from) else { return };
         let Some(at) = client.members.iter().position(|member| member.identity == wish.thread) else { return };
         let (cpu, confined) = (client.cpu, client.confined);
-        let mut member = client.members.remove(at);
+        let at = client.unpark(at, &self.kernel, &self.table);
+        let mut member = client.take(at);
         let _ = self.kernel.await_entry(&mut member.thread, cpu, false);
         (member.is_awaited, member.has_awaited_births) = (false, false);
         // A thread at its original level keeps the attributes that another process may have set.
@@ -163,7 +164,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.call.insert(cpu);
         let Some(client) = self.clients.get_mut(to) else { return };
         client.confined = client.confined.iter().chain(confined.iter()).collect();
-        client.members.push(member);
+        client.push(member);
         self.call.insert(client.cpu);
         self.confine(to, wish);
         let Some(client) = self.clients.get_mut(to) else { return };
@@ -224,6 +225,7 @@ impl<K: Kernel> Dispatcher<K> {
         client.is_blocked = true;
         client.ledger = client.ledger.map(Ledger::interrupted);
         (client.slices_used_up, client.is_dispatched) = (0, false);
+        client.unpark_all(&self.kernel, &self.table);
         client.set_awaited(false, &self.kernel);
         if client.level != Level::Original {
             client.set_level(Level::Original, &self.kernel, &self.table);
@@ -247,10 +249,11 @@ impl<K: Kernel> Dispatcher<K> {
     /// Charges `e` for its CPU time until now.
     pub(super) fn charge_until_now(&mut self, e: EntityId, now: Instant) {
         let Some(client) = self.clients.get_mut(e) else { return };
-        let time = client.read(&self.kernel, &self.table).ran;
+        let mut time = client.read(&self.kernel, &self.table).ran;
         let Some(client) = self.clients.get(e) else { return };
         match self.state_of(e, client) {
             State::Running(cpu) => {
+                time += self.clients.get_mut(e).map_or(Nanos::ZERO, |client| std::mem::take(&mut client.owed));
                 self.cpus[cpu.index()].cost.ran += time;
                 self.input(now, Input::Ran { cpu, time });
             }
@@ -264,6 +267,7 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get_mut(e) else { return };
         let Some(at) = client.members.iter().position(|member| member.identity == wish.thread) else { return };
         let cpu = client.cpu;
+        let at = client.unpark(at, &self.kernel, &self.table);
         client.release(at, &self.kernel);
         let member = &mut client.members[at];
         match member.record(&self.table, wish.original, wish.confined) {

@@ -13,7 +13,7 @@ use crate::kernel::{Kernel, priority};
 use crate::table::Original;
 use sched::CpuSet;
 use sys::attributes::{Attributes, Policy};
-use sys::thread::Identity;
+use sys::thread::{Identity, State};
 
 /// A loan for a thread, or the reason why the thread has none.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct Offer<L> {
     thread: Identity,
     /// Role of the thread. A thread that was just started may have got its name after it was found.
     role: Option<Role>,
+    /// Whether the thread was asleep before its loan began.
+    sleeps: bool,
     loan: sys::Result<L>,
 }
 
@@ -28,9 +30,10 @@ pub struct Offer<L> {
 pub fn begin_loans<K: Kernel>(kernel: &K, threads: &[Identity]) -> Vec<Offer<K::Loan>> {
     let begin = |&identity: &Identity| {
         let thread = kernel.open_as(identity);
-        let role = thread.as_ref().ok().and_then(|thread| kernel.status(thread).ok());
-        let role = role.map(|status| Role::of(&status.name));
-        Offer { thread: identity, role, loan: thread.and_then(|thread| kernel.begin_loan(&thread)) }
+        let status = thread.as_ref().ok().and_then(|thread| kernel.status(thread).ok());
+        let sleeps = status.as_ref().is_some_and(|status| status.state == State::Sleeping);
+        let role = status.map(|status| Role::of(&status.name));
+        Offer { thread: identity, role, sleeps, loan: thread.and_then(|thread| kernel.begin_loan(&thread)) }
     };
     threads.iter().map(begin).collect()
 }
@@ -67,7 +70,7 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     fn give_loan(&mut self, offer: Offer<K::Loan>) -> Option<Explanation> {
-        let Offer { thread: identity, role, loan } = offer;
+        let Offer { thread: identity, role, sleeps, loan } = offer;
         let mut clients = self.clients.iter_mut();
         let found = clients.find_map(|(_, client)| {
             let at = client.members.iter().position(|member| member.identity == identity)?;
@@ -75,12 +78,17 @@ impl<K: Kernel> Dispatcher<K> {
         });
         drop(clients);
         let (client, at) = found?;
+        let at = client.unpark(at, &self.kernel, &self.table);
         let member = &mut client.members[at];
         // Another caller may have handed over a loan in the meantime.
         if member.is_released || member.has_ended || !member.lacks_loan(&self.kernel) {
             return None;
         }
-        member.role = role.unwrap_or(member.role);
+        if let Some(role) = role {
+            let is_vcpu = |role| usize::from(role == Role::Vcpu);
+            client.vcpus = client.vcpus + is_vcpu(role) - is_vcpu(member.role);
+            member.role = role;
+        }
         let mut reason = None;
         let attributes = self.kernel.attributes(&member.thread);
         member.raise = match (loan, attributes) {
@@ -114,6 +122,10 @@ impl<K: Kernel> Dispatcher<K> {
         client.set_level_of(at, &self.kernel, &self.table);
         if client.awaited {
             client.set_awaited_of(at, &self.kernel);
+        }
+        // A thread that sleeps is parked at once, so that many such threads never prolong a turn.
+        if sleeps && !self.suspended {
+            client.park(at, &self.kernel);
         }
         self.call.insert(client.cpu);
         reason

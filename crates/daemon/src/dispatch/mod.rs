@@ -35,6 +35,7 @@ mod kernel_kept;
 mod leaving;
 mod loans;
 mod member;
+mod parking;
 mod per_cpu;
 mod promises;
 mod recent;

@@ -13,6 +13,8 @@ pub(super) struct Recent {
     pub(super) in_period: Nanos,
     /// Number of periods since the thread last ran.
     idle: u32,
+    /// Number of times that the patience with the thread has doubled: see [`parking`](super::parking).
+    pub(super) doublings: u32,
 }
 
 impl Recent {
@@ -31,6 +33,11 @@ impl Recent {
         self.time = Nanos::ns(self.time.as_ns() / 2);
         self.in_period = Nanos::ZERO;
         self.idle = self.idle.saturating_add(1);
+    }
+
+    /// Returns how long the thread has not run, in whole periods.
+    pub(super) fn slept(&self, period: Nanos) -> Nanos {
+        period.saturating_mul(u64::from(self.idle))
     }
 
     /// Returns whether the thread has run in this period or the last.

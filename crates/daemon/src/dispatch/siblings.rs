@@ -33,13 +33,16 @@ impl<K: Kernel> Client<K> {
 
     /// Returns the number of the client's threads with this role.
     pub(super) fn count_of(&self, role: Role) -> usize {
-        self.members.iter().filter(|member| !member.has_ended && member.role == role).count()
+        match role {
+            Role::Vcpu => self.vcpus,
+            Role::Other => self.members.len() - self.vcpus,
+        }
     }
 
     /// Returns whether at least two threads of the client have run in this period or the last.
     pub(super) fn is_shared(&self) -> bool {
         let active = |member: &&Member<K>| member.recent.is_active() && !member.has_ended && !member.is_released;
-        self.members.iter().filter(active).nth(1).is_some()
+        self.active().iter().filter(active).nth(1).is_some()
     }
 
     /// Returns the level of `member` while the level of the client is `level`.
@@ -51,14 +54,14 @@ impl<K: Kernel> Client<K> {
         }
     }
 
-    /// Orders the threads, so that the thread with the least recent CPU time is raised first.
+    /// Orders the active threads, so that the thread with the least recent CPU time is raised first.
     pub(super) fn order(&mut self) {
-        self.members.sort_unstable_by_key(|member| (member.recent.time, member.identity.tid));
+        self.members[..self.active].sort_unstable_by_key(|member| (member.recent.time, member.identity.tid));
     }
 
     /// Begins a period.
     pub(super) fn begin_period(&mut self, kernel: &K, table: &Table) {
-        self.members.iter_mut().for_each(|member| member.recent.end_period());
+        self.members[..self.active].iter_mut().for_each(|member| member.recent.end_period());
         self.let_helpers_run_first(self.has_helpers(), kernel, table);
     }
 
@@ -69,7 +72,7 @@ impl<K: Kernel> Client<K> {
     }
 
     fn left_to_helpers(&self) -> Nanos {
-        let helpers = self.members.iter().filter(|member| member.role == Role::Other);
+        let helpers = self.active().iter().filter(|member| member.role == Role::Other);
         let used = helpers.fold(Nanos::ZERO, |sum, member| sum + member.recent.in_period);
         self.reservation.slice.scale(HELPERS_SHARE.0, HELPERS_SHARE.1).saturating_sub(used)
     }
@@ -80,12 +83,12 @@ impl<K: Kernel> Client<K> {
         if self.helpers_run_first && self.left_to_helpers().is_zero() {
             self.let_helpers_run_first(false, kernel, table);
         }
-        let head = (0..self.members.len()).max_by_key(|&at| self.members[at].recent.in_turn);
-        self.members.iter_mut().for_each(|member| member.recent.in_turn = Nanos::ZERO);
+        let head = (0..self.active).max_by_key(|&at| self.members[at].recent.in_turn);
+        self.members[..self.active].iter_mut().for_each(|member| member.recent.in_turn = Nanos::ZERO);
         if let (Some(at), Level::Raised(_)) = (head, self.level) {
             let member = &self.members[at];
             let had_less = |other: &Member<K>| other.recent.is_active() && other.recent.time < member.recent.time;
-            if !self.members.iter().any(had_less) {
+            if !self.active().iter().any(had_less) {
                 return;
             }
             self.follow_attributes(at..at + 1, kernel, table);

@@ -25,6 +25,8 @@ const PERIODS_TOLD_MOST: u64 = 1_000;
 pub struct Signals {
     /// Whether no raised thread wants the CPU.
     pub quiet: bool,
+    /// Tid of a thread whose dispatches are awaited, and which was dispatched or has ended.
+    pub entered: Option<u32>,
 }
 
 /// The next step of an agent.
@@ -40,6 +42,9 @@ impl<K: Kernel> Dispatcher<K> {
     /// Runs a turn of the agent of `cpu`: passes inputs to the machine and carries out its decisions.
     pub fn turn(&mut self, cpu: CpuId, signals: Signals) -> Next {
         let now = self.now();
+        if let Some(tid) = signals.entered {
+            self.enter(cpu, tid);
+        }
         self.measure(cpu, now);
         if signals.quiet {
             self.block(cpu, now);
@@ -66,7 +71,7 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = here.dispatched().and_then(|e| self.clients.get_mut(e)) else { return };
         let since = client.read(&self.kernel, &self.table);
         let (until, cost) = (here.until(), &mut here.cost);
-        let mut time = since.ran;
+        let mut time = since.ran + std::mem::take(&mut client.owed);
         if since.ended {
             // The CPU time of a thread that ended between two turns is unknown. The elapsed time of the slice is an
             // upper bound, and is charged.
@@ -130,6 +135,9 @@ impl<K: Kernel> Dispatcher<K> {
         let is_other = fresh || deadline != before;
         if is_other {
             client.begin_period(&self.kernel, &self.table);
+            if !self.suspended {
+                client.park_idle(&self.kernel);
+            }
         }
         // Unless the period begins now, the client was blocked during a part of it.
         client.ledger = Some(match client.ledger {
@@ -165,6 +173,9 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get_mut(e) else { return };
         let awake = !client.is_blocked;
         client.begin_period(&self.kernel, &self.table);
+        if !self.suspended {
+            client.park_idle(&self.kernel);
+        }
         client.ledger = Some(Ledger::begin(left, awake));
         // The deadline moves by one period, and by one more for each whole period that passed before this turn.
         let passed = next.saturating_since(deadline).as_ns() / client.reservation.period.as_ns();

@@ -1,6 +1,7 @@
 //! [`Channel`]: the events that an agent waits for.
 
 use crate::dispatch::Signals;
+use crate::linux::Linux;
 use sched::{CpuId, Instant};
 use std::sync::Arc;
 use sys::Result;
@@ -37,12 +38,12 @@ impl Channel {
     /// Waits for an event until `at` at the latest. Returns the received signals.
     pub(super) fn wait(&self, at: Instant) -> Result<Signals> {
         Ok(match self.waiting.next(at)? {
-            Some(QUIET) => Signals { quiet: self.quiet.rings() > 0 },
+            Some(QUIET) => Signals { quiet: self.quiet.rings() > 0, ..Signals::default() },
             Some(CALL) => {
                 let _ = self.call.rings();
                 Signals::default()
             }
-            _ => Signals::default(),
+            event => Signals { entered: event.and_then(Linux::entered), ..Signals::default() },
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::connection::{Connection, Received};
 use super::kernel_kept;
 use super::message::{Command, Message, Reply};
-use super::shared::{Shared, at_agent_priority, restore_all};
+use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::dispatch::{EVENTS_MOST, Enclosure, PromiseRequest, Refusal, enclose, release_groups, scan, share};
 use crate::kernel::CpuShare;
@@ -147,6 +147,12 @@ fn admit(shared: &Shared<'_>, request: &PromiseRequest, pid: u32) -> Result<Vec<
         other => other,
     })?;
     shared.call(&call);
+    // In steps, because the agents would wait for the adoption of many threads.
+    let further = || at_agent_priority(|| shared.lock().adopt_further(entities[0], AT_ONCE));
+    while let Some(call) = further().inspect_err(|_| release_groups(kernel, table, &groups))? {
+        beat();
+        shared.call(&call);
+    }
     // Before the process is raised: a process that it forks from now on belongs to the promise, even if the parent
     // ends at once.
     shared.await_births(beat);

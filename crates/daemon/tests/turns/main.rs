@@ -2,5 +2,6 @@
 
 mod changes;
 mod gangs;
+mod parking;
 mod scene;
 mod siblings;

@@ -19,7 +19,7 @@ pub(crate) const CPU: CpuId = CpuId::new(0);
 /// A host with two hogs per CPU, and a daemon with an agent per CPU.
 pub(crate) struct Scene {
     pub(crate) host: SimulatedKernel,
-    daemon: Caller,
+    pub(crate) daemon: Caller,
     pub(crate) dispatcher: Dispatcher<Caller>,
     /// Agents, indexed by CPU.
     pub(crate) agents: Vec<u32>,
@@ -34,7 +34,7 @@ impl Scene {
         }
         let daemon = host.begin("daemon", ROOT);
         let me = daemon.identity(&daemon.open(daemon.pid()).unwrap());
-        let table = Table::create(Box::new(daemon.map(&Memory::new(Table::words(16)))), "boot", me);
+        let table = Table::create(Box::new(daemon.map(&Memory::new(Table::words(80)))), "boot", me);
         let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
         let knobs = daemon::terms::knobs(policy);
         let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), policy, &knobs, cpus, by).unwrap();
@@ -68,8 +68,12 @@ impl Scene {
             Limit::Soft => Enclosure::none(),
         };
         let admitted = self.dispatcher.admit_scanned(request, pid, &[self.daemon.pid()], None, enclosure);
+        let admitted = admitted.map(|(entities, _)| entities);
+        if let Ok(entities) = &admitted {
+            while self.dispatcher.adopt_further(entities[0], 1).expect("it can be adopted").is_some() {}
+        }
         self.lend();
-        (admitted.map(|(entities, _)| entities), tids)
+        (admitted, tids)
     }
 
     /// Starts another thread of process `pid`, and adopts the new threads of all clients.
@@ -133,7 +137,8 @@ impl Scene {
         while let Some(tid) = self.host.run_until(end) {
             let cpu = self.agents.iter().position(|&agent| agent == tid).expect("only agents have turns");
             let quiet = self.host.world_mut().take_quiet(tid);
-            let next = self.dispatcher.turn(CpuId::new(cpu), Signals { quiet });
+            let entered = self.host.world_mut().take_entered(tid);
+            let next = self.dispatcher.turn(CpuId::new(cpu), Signals { quiet, entered });
             for called in next.call.iter() {
                 self.host.world_mut().ring(self.agents[called.index()]);
             }

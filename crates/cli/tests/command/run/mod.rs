@@ -20,6 +20,7 @@ mod refuses;
 mod reservations;
 mod restores;
 mod shares;
+mod sleepers;
 mod victim;
 mod vm;
 

@@ -320,7 +320,7 @@ pub trait Kernel {
 
     /// Starts waking the keeper when this thread or a descendant of the thread forks on `cpu`. The thread must be
     /// confined to `cpu`. Returns the pids of the processes that they have forked since the last call, which may have
-    /// named another CPU. Call this function once more after the thread has ended, to read the last reports.
+    /// named another CPU.
     ///
     /// # Errors
     /// The thread has ended, or the host does not report forks: scan for new threads once per period instead.
@@ -328,6 +328,13 @@ pub trait Kernel {
         let _ = (thread, cpu);
         let (what, why) = ("fork events".to_string(), "this kernel does not report them".to_string());
         Err(sys::Error::Absent { what, why, remedy: "use a kernel with perf events" })
+    }
+
+    /// Returns the pids of the processes that an ended thread and its descendants have forked since the last call of
+    /// [`await_births`](Kernel::await_births). Makes no system call, so an agent may call it.
+    fn last_births(&self, thread: &mut Self::Thread) -> Vec<u32> {
+        let _ = thread;
+        Vec::new()
     }
 
     /// Starts or stops waiting until no raised thread wants `cpu`. The agent of `cpu` is then woken once.
@@ -523,6 +530,10 @@ impl<K: Kernel> Kernel for &K {
 
     fn await_births(&self, thread: &mut Self::Thread, cpu: CpuId) -> Result<Vec<u32>> {
         (**self).await_births(thread, cpu)
+    }
+
+    fn last_births(&self, thread: &mut Self::Thread) -> Vec<u32> {
+        (**self).last_births(thread)
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

@@ -441,6 +441,14 @@ impl Kernel for Linux {
         Ok(forked)
     }
 
+    fn last_births(&self, thread: &mut Thread) -> Vec<u32> {
+        let mut forked = Vec::new();
+        if let Some((_, children)) = &mut thread.children {
+            children.read_into(&mut forked);
+        }
+        forked
+    }
+
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {
         if let Some(sentinels) = &self.sentinels {
             sentinels.await_quiet(cpu, wanted);

@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::dispatcher::Dispatcher;
-use super::member::{Member, Raise, RaiseBy};
+use super::member::{Ended, Member, Raise, RaiseBy};
 use super::refusal::Refusal;
 use super::scan::{Found, Known, THREADS_MOST, find};
 use crate::affinity::observe;
@@ -180,6 +180,12 @@ impl<K: Kernel> Dispatcher<K> {
         for (_, client) in self.clients.iter_mut().filter(|(_, client)| client.tree == tree) {
             client.reported.retain(|pid| !ended.contains(pid));
         }
+    }
+
+    /// Returns the threads that have ended since the last call. Drop them without the dispatcher: to close a record of
+    /// forks, the kernel waits for each descendant that forks just now, and the descendant may wait for a CPU.
+    pub fn take_ended(&mut self) -> Ended<K> {
+        Ended(self.clients.iter_mut().flat_map(|(_, client)| std::mem::take(&mut client.ended)).collect())
     }
 
     /// Adopts descendants of ended threads of `e`, which no later scan would find.

@@ -35,6 +35,8 @@ pub(super) struct Client<K: Kernel> {
     pub(super) reservation: Reservation,
     /// The threads: first the active threads, then the [parked](super::parking) threads.
     pub(super) members: Vec<Member<K>>,
+    /// Threads that have ended, until [`Dispatcher::take_ended`](super::Dispatcher::take_ended).
+    pub(super) ended: Vec<Member<K>>,
     /// Number of active threads.
     pub(super) active: usize,
     /// Number of threads that run vCPUs.
@@ -94,6 +96,7 @@ impl<K: Kernel> Client<K> {
             has_moved_threads: false,
             reservation,
             members: Vec::new(),
+            ended: Vec::new(),
             active: 0,
             vcpus: 0,
             owed: Nanos::ZERO,
@@ -206,7 +209,8 @@ impl<K: Kernel> Client<K> {
                 table.forget(row);
                 let mut ended = self.take(at);
                 // Only these reports name the remaining children of an ended thread.
-                self.reported.extend(kernel.await_births(&mut ended.thread, self.cpu).unwrap_or_default());
+                self.reported.extend(kernel.last_births(&mut ended.thread));
+                self.ended.push(ended);
             } else {
                 at += 1;
             }

@@ -63,6 +63,15 @@ pub(super) struct Member<K: Kernel> {
     pub(super) is_released: bool,
 }
 
+/// Threads that have ended.
+pub struct Ended<K: Kernel>(pub(super) Vec<Member<K>>);
+
+impl<K: Kernel> std::fmt::Debug for Ended<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|member| member.identity.tid)).finish()
+    }
+}
+
 impl<K: Kernel> Member<K> {
     /// Returns whether the thread runs and has not left the promise.
     pub(super) fn is_served(&self) -> bool {

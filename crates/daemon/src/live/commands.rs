@@ -156,7 +156,8 @@ fn admit(shared: &Shared<'_>, request: &PromiseRequest, pid: u32) -> Result<Vec<
     // Before the process is raised: a process that it forks from now on belongs to the promise, even if the parent
     // ends at once.
     shared.await_births(beat);
-    shared.provide_loans(beat);
+    // The keeper begins the loans of further threads.
+    at_agent_priority(|| shared.provide_loans(AT_ONCE, beat));
     shared.keeper_bell.ring();
     Ok(entities)
 }

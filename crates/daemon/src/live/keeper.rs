@@ -108,6 +108,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
     let mut observed = Instant::NEVER;
     while !shared.over.load(Ordering::Acquire) {
         shared.table.beat(Beating::Keeper);
+        drop(at_agent_priority(|| shared.lock().take_ended()));
         let now = clock::now();
         let (mut has_dismissals, mut has_births) = (is_notified || again.is_some(), false);
         if takes_over || watched.saturating_add(WATCH) <= now {
@@ -129,7 +130,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             observed = kernel_kept::observe(shared, kept, has_births);
         }
         if lacks_loans {
-            lacks_loans = shared.provide_loans(|| shared.table.beat(Beating::Keeper));
+            lacks_loans = shared.provide_loans(usize::MAX, || shared.table.beat(Beating::Keeper));
         }
         // Dismissed clients are less urgent than new threads. To rescan them first would delay the adoption of a child
         // whose parent ends at once.

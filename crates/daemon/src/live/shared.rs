@@ -84,17 +84,15 @@ impl<'k> Shared<'k> {
         }
     }
 
-    /// Begins the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns whether
-    /// there were such threads. Some of them may still wait. Calls `beat` before each step.
-    pub(super) fn provide_loans(&self, beat: impl Fn()) -> bool {
+    /// Begins up to `most` of the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns whether
+    /// there were such threads. Some of them may still wait. Calls `beat` before each step. The donors start with the
+    /// priority of this thread. A client that forks as fast as it can must not keep the agents' priority busy.
+    pub(super) fn provide_loans(&self, most: usize, beat: impl Fn()) -> bool {
         let threads = at_agent_priority(|| self.lock().without_loan());
-        for some in threads.chunks(AT_ONCE) {
+        for some in threads[..threads.len().min(most)].chunks(AT_ONCE) {
             beat();
-            // At the priority of an agent, because the donors start with the priority of this thread.
-            let (call, reasons) = at_agent_priority(|| {
-                let loans = begin_loans(self.kernel, some);
-                self.lock().give_loans(loans)
-            });
+            let loans = begin_loans(self.kernel, some);
+            let (call, reasons) = at_agent_priority(|| self.lock().give_loans(loans));
             self.call(&call);
             reasons.into_iter().for_each(|reason| self.warn(reason));
         }

@@ -46,6 +46,21 @@ fn a_thread_that_was_active_is_parked_once_it_sleeps() {
 }
 
 #[test]
+fn an_ended_thread_is_kept_for_the_keeper_whether_it_was_parked_or_active() {
+    let mut scene = Scene::new(RaiseBy::Inheritance, 1);
+    let (_, tids) = scene.promise(SLICE, PERIOD, &[HOG, HOG, ASLEEP, ASLEEP]);
+    scene.pass(Nanos::ms(100));
+    assert_eq!(scene.take_ended(), "[]");
+    for ended in [tids[1], tids[2]] {
+        scene.host.world_mut().exit(ended);
+        scene.pass(PERIOD);
+        assert_eq!(scene.take_ended(), format!("[{ended}]"));
+    }
+    scene.pass(PERIOD);
+    assert_eq!(scene.take_ended(), "[]");
+}
+
+#[test]
 fn a_parked_thread_runs_when_it_wakes_and_its_client_is_charged() {
     let mut scene = Scene::new(RaiseBy::Inheritance, 1);
     let (_, tids) = scene.promise(SLICE, PERIOD, &[HOG, seldom()]);

@@ -113,6 +113,11 @@ impl Scene {
         (entities.expect("there is room")[0], tids)
     }
 
+    /// Returns the tids of the threads that have ended since the last call.
+    pub(crate) fn take_ended(&mut self) -> String {
+        format!("{:?}", self.dispatcher.take_ended())
+    }
+
     /// Makes a [promise](Scene::promise), and runs the host for two seconds. Returns the CPU time and the wait of each
     /// thread meanwhile.
     pub(crate) fn run(&mut self, slice: Nanos, period: Nanos, threads: &[(&str, Workload)]) -> Vec<Usage> {

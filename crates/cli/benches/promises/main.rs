@@ -8,8 +8,11 @@
 //! next slice. A period is therefore missed if the time delivered by its end is less than the slice minus the previous
 //! overrun. The cost of the agent's turns is measured with the usual soft limit. The bound for this cost is relative to
 //! an empty loop that is alone on its CPU. The benchmark also reports the cost of an empty loop beside the same hogs.
+//! Two further lines compare the cost of a sleeping client, and of 20 clients on one CPU, with this empty loop. `--crowd`
+//! is the number of pairs of runs with and without a client that has many threads or forks.
 
 mod changes;
+mod clients;
 mod crowd;
 mod deadline;
 mod floor;
@@ -109,6 +112,9 @@ fn main() {
     );
     for promise in PROMISES.into_iter().filter(|_| runs > 0) {
         compare(promise, runs);
+    }
+    for line in [clients::sleeper(runs, LENGTH), clients::many(runs, LENGTH)].into_iter().filter(|_| runs > 0) {
+        println!("{}", line.unwrap_or_else(|why| format!("  not measured: {why}")));
     }
     if count > 0 {
         change(count);

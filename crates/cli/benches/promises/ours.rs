@@ -29,12 +29,12 @@ pub(crate) fn setup() -> Result<Setup, String> {
 }
 
 /// CPU time and wake-ups of the daemon's threads on the CPU under test, and of its keeper.
-struct Expense {
+pub(crate) struct Expense {
     meters: Vec<(bool, Meter)>,
 }
 
 impl Expense {
-    fn now(core: u32) -> Expense {
+    pub(crate) fn now(core: u32) -> Expense {
         let threads = thread::threads(core).unwrap_or_default();
         let ours = threads.into_iter().filter_map(|tid| {
             let name = thread::status(tid).ok()?.name;
@@ -46,7 +46,7 @@ impl Expense {
     }
 
     /// Returns the CPU time of all threads, and the number of turns of the agent.
-    fn read(&self) -> (Nanos, u64) {
+    pub(crate) fn read(&self) -> (Nanos, u64) {
         let read = |(is_agent, meter): &(bool, Meter)| {
             let usage = meter.read().ok()?;
             Some((usage.ran, if *is_agent { usage.dispatches } else { 0 }))

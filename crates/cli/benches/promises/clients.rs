@@ -1,0 +1,88 @@
+//! The CPU time of the agent for several kinds of clients, beside an empty loop with as many wake-ups in the same run.
+
+use crate::ours::{Expense, admit, setup};
+use crate::{Promise, floor, hogs, spread};
+use daemon::live;
+use sched::{CpuSet, Limit, Nanos};
+use sys::child::{Child, Work};
+use sys::{affinity, clock};
+
+/// Number of staggered clients, and the slices in their period of 10 ms: 1 to 4 %.
+const MANY: usize = 20;
+const SLICES: [u64; 4] = [100, 200, 300, 400];
+const PERIOD: Nanos = Nanos::ms(10);
+
+/// A sleeping client runs for [`BUSY`] in each period of this promise, and sleeps until the next period.
+const SLEEPER: Promise = Promise { period: Nanos::ms(1), slice: Nanos::us(500) };
+const BUSY: Nanos = Nanos::us(300);
+
+/// Starts one process per promise, and promises. Returns the CPU time of Tactus per second, and its wake-ups per second.
+fn expense(promises: &[(Promise, Work)], length: Nanos) -> Result<(f64, f64), String> {
+    let _others = hogs();
+    live::serve(&setup()?, |front| {
+        let mut children = Vec::new();
+        for (promise, work) in promises {
+            let child = Child::start(*work).map_err(|error| error.to_string())?;
+            affinity::set(child.pid(), &CpuSet::one(crate::cpu())).map_err(|error| error.to_string())?;
+            admit(front, *promise, Limit::Soft, child.pid())?;
+            children.push(child);
+            // The periods of the clients begin at different times.
+            clock::sleep(PERIOD.scale(1, MANY as u64) + Nanos::us(30));
+        }
+        clock::sleep(Nanos::ms(200));
+        let expense = Expense::now(front.pid());
+        let (from, before) = (clock::now(), expense.read());
+        clock::sleep(length);
+        let (time, after) = (clock::now().since(from).as_ns() as f64 / 1e9, expense.read());
+        Ok(((after.0 - before.0).as_ns() as f64 / time, (after.1 - before.1) as f64 / time))
+    })
+    .map_err(|failure| format!("{failure:?}"))?
+}
+
+/// Measures a sleeping client `runs` times. Returns a line of the report.
+pub(crate) fn sleeper(runs: usize, length: Nanos) -> Result<String, String> {
+    let (mut ours, mut ratios) = (Vec::new(), Vec::new());
+    let work = Work::Spin { busy: BUSY, idle: SLEEPER.period - BUSY };
+    for _ in 0..runs {
+        // The client sleeps for the rest of a period, so it wakes somewhat less often than once per period.
+        let (spent, _) = expense(&[(SLEEPER, work)], length)?;
+        let per_period = spent * SLEEPER.period.as_ns() as f64 / 1e9;
+        ours.push(per_period);
+        ratios.push(per_period / floor::measure(SLEEPER.period, length, false));
+    }
+    let (ours, ratio) = (spread(ours), spread(ratios));
+    Ok(format!(
+        "  a sleeping client, {BUSY} of {} every {}: {:.1} us a period ({:.1} to {:.1}), {:.2} of one wake-up of an empty loop \
+         beside the hogs ({:.2} to {:.2})",
+        SLEEPER.slice,
+        SLEEPER.period,
+        ours.0 / 1e3,
+        ours.1 / 1e3,
+        ours.2 / 1e3,
+        ratio.0,
+        ratio.1,
+        ratio.2
+    ))
+}
+
+/// Measures many spinning clients `runs` times. Returns a line of the report.
+pub(crate) fn many(runs: usize, length: Nanos) -> Result<String, String> {
+    let spin = Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO };
+    let promise = |nth: usize| Promise { period: PERIOD, slice: Nanos::us(SLICES[nth % SLICES.len()]) };
+    let promises: Vec<(Promise, Work)> = (0..MANY).map(|nth| (promise(nth), spin)).collect();
+    let (mut shares, mut ratios, mut turns) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..runs {
+        let (spent, wakes) = expense(&promises, length)?;
+        // An empty loop that wakes as often. It wakes twice per period.
+        let period = Nanos::ns((2e9 / wakes) as u64);
+        shares.push(spent / 1e7);
+        turns.push(wakes);
+        ratios.push(spent / wakes / floor::measure(period, length, false));
+    }
+    let (share, ratio, turns) = (spread(shares), spread(ratios), spread(turns));
+    Ok(format!(
+        "  {MANY} spinning clients, 1 to 4 % each every {PERIOD}: {:.2} % of the CPU ({:.2} to {:.2}), {:.0} turns a second, \
+         {:.2} of as many wake-ups of an empty loop beside the hogs ({:.2} to {:.2})",
+        share.0, share.1, share.2, turns.0, ratio.0, ratio.1, ratio.2
+    ))
+}

@@ -249,6 +249,9 @@ pub(crate) struct Run {
     /// Directory of the table of originals, in place of the default
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) directory: Option<PathBuf>,
+    /// Fault injection: the agent, holder, keeper or commands thread of the core stalls after TIME
+    #[arg(long, value_name = "THREAD:TIME", hide = true)]
+    pub(crate) stall: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

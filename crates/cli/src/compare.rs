@@ -16,7 +16,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     }
     let plan = plan::from_scenario(&scenario, args.json)?;
     let terms = plan::terms(Raising::Auto)?;
-    let played = keep(&terms, plan::directory(None)?, &plan)?;
+    let played = keep(&terms.setup(plan::directory(None)?), &plan)?;
     if played.interrupted {
         return Err(anyhow::anyhow!("interrupted").into());
     }

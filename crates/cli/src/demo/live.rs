@@ -90,7 +90,7 @@ pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
     }
     let first = finish(&alone, terms, played, watcher, KERNEL);
     let watcher = Watcher::begin();
-    let played = keep(terms, directory(None)?, &promised)?;
+    let played = keep(&terms.setup(directory(None)?), &promised)?;
     if played.interrupted {
         return Err(anyhow::anyhow!("interrupted").into());
     }

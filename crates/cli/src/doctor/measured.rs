@@ -121,7 +121,7 @@ fn plan_for(raising: Raising, length: Nanos) -> Result<Plan, Failure> {
 fn deliver(raising: Raising, length: Nanos) -> Result<Option<Delivered>, Explanation> {
     let plan = plan_for(raising, length).map_err(explained)?;
     let terms = plan::terms(raising).map_err(explained)?;
-    let played = keep(&terms, plan::directory(None).map_err(explained)?, &plan).map_err(explained)?;
+    let played = keep(&terms.setup(plan::directory(None).map_err(explained)?), &plan).map_err(explained)?;
     if played.interrupted {
         return Ok(None);
     }

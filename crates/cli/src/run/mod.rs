@@ -12,9 +12,7 @@ use crate::args::Run;
 use crate::failure::{Failure, refused};
 use crate::output;
 use crate::record::Form;
-use daemon::directory::Directory;
-use daemon::live;
-use daemon::terms::Terms;
+use daemon::live::{self, Setup};
 use end::End;
 use outcome::{Kept, Shown};
 use plan::Plan;
@@ -31,18 +29,20 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let plan = plan::plan(args)?;
     let terms = plan::terms(args.mechanism)?;
     let directory = plan::directory(args.directory.as_deref())?;
+    let stall = args.stall.as_deref().map(plan::stall).transpose()?;
+    let setup = Setup { stall, ..terms.setup(directory) };
     let mut shown = Shown::begin(&args.output, plan.length)?;
-    let played = keep(&terms, directory, &plan)?;
+    let played = keep(&setup, &plan)?;
     let kept = Kept::new(&plan, &terms, played);
     shown.show(&plan, &kept, &terms)?;
     Ok(status(&plan, &kept.played))
 }
 
 /// Runs the daemon, which keeps the promises of `plan` from start to end.
-pub(crate) fn keep(terms: &Terms, directory: Directory, plan: &Plan) -> Result<Played, Failure> {
+pub(crate) fn keep(setup: &Setup, plan: &Plan) -> Result<Played, Failure> {
     let _in_order = output::end_in_order();
-    let what = format!("under {}", terms.policy.name);
-    match live::serve(&terms.setup(directory), |front| play::play(Some(front), plan, &what)) {
+    let what = format!("under {}", setup.policy.name);
+    match live::serve(setup, |front| play::play(Some(front), plan, &what)) {
         Ok(played) => played,
         Err(live::Failure::Running(reason) | live::Failure::Refused(reason)) => Err(refused(&reason)),
         Err(live::Failure::Failed(reason)) => {

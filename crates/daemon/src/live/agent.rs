@@ -1,6 +1,7 @@
 //! The agent of a CPU: the thread that takes the turns of this CPU.
 
 use super::shared::Shared;
+use super::stall::StalledThread;
 use crate::dispatch::Dispatcher;
 use crate::kernel::priority;
 use crate::linux::Linux;
@@ -67,7 +68,11 @@ pub(super) fn serve(shared: &Shared<'_>, place: usize) -> Result<()> {
             checked = now;
             return_to(cpu);
         }
-        let next = lock_dispatcher(shared, cpu).turn(cpu, signals);
+        shared.stall(StalledThread::Agent);
+        let mut dispatcher = lock_dispatcher(shared, cpu);
+        shared.stall(StalledThread::Holder);
+        let next = dispatcher.turn(cpu, signals);
+        drop(dispatcher);
         shared.table.beat(Beating::Agent(cpu));
         shared.call(&next.call);
         at = next.at;

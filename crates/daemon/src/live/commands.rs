@@ -4,6 +4,7 @@ use super::connection::{Connection, Received};
 use super::kernel_kept;
 use super::message::{Command, Message, Reply};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
+use super::stall::StalledThread;
 use crate::Explanation;
 use crate::dispatch::{EVENTS_MOST, Enclosure, PromiseRequest, Refusal, enclose, release_groups, scan, share};
 use crate::kernel::CpuShare;
@@ -47,6 +48,7 @@ pub(super) fn serve(shared: &Shared<'_>, connection: &mut Connection, end: &Bell
     let mut outcome = connection.send(&Message::Ready { epoch }, goes_on);
     let mut last = Instant::NEVER;
     while outcome.is_ok() && goes_on() && clock::now() < last {
+        shared.stall(StalledThread::Commands);
         outcome = match waiting.next(clock::now().saturating_add(BEAT).min(last))? {
             Some(COMMAND) => answer(shared, connection, last != Instant::NEVER, goes_on),
             Some(REQUEST) if end.rings() > 0 => {

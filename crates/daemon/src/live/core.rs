@@ -116,6 +116,8 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
         keeper_bell,
         over: AtomicBool::new(false),
         looking: AtomicU64::new(u64::MAX),
+        is_faulty: setup.stall.is_some(),
+        stall: Mutex::new(setup.stall.map(|stall| (stall.thread, clock::now().saturating_add(stall.after)))),
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
         notification: Bell::new()?,

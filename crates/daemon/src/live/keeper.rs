@@ -3,6 +3,7 @@
 use super::kernel_kept;
 use super::setup::Setup;
 use super::shared::{AT_ONCE, Shared, at_agent_priority};
+use super::stall::StalledThread;
 use crate::Explanation;
 use crate::dispatch::{Known, ended, find, moved_threads};
 use crate::guardian::{Care, Handle, Standby, Succession};
@@ -107,6 +108,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
     let (mut again, mut lacks_loans, mut takes_over) = (None, false, false);
     let mut observed = Instant::NEVER;
     while !shared.over.load(Ordering::Acquire) {
+        shared.stall(StalledThread::Keeper);
         shared.table.beat(Beating::Keeper);
         drop(at_agent_priority(|| shared.lock().take_ended()));
         let now = clock::now();

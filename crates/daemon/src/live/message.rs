@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::setup::Setup;
+use super::stall::Stall;
 use crate::Explanation;
 use crate::directory::Directory;
 use crate::dispatch::{Dismissed, KeptBy, NoRoom, PromiseRequest, Refusal};
@@ -20,6 +21,7 @@ pub(super) struct Opening {
     policy: String,
     knobs: Vec<(String, i64)>,
     by: KeptBy,
+    stall: Option<Stall>,
 }
 
 /// A command of the front end.
@@ -96,6 +98,7 @@ impl Opening {
             policy: setup.policy.name.to_string(),
             knobs: setup.knobs.iter().map(|(knob, value)| (knob.name.to_string(), value)).collect(),
             by: setup.by,
+            stall: setup.stall,
         }
     }
 
@@ -116,7 +119,7 @@ impl Opening {
             knobs.set(name, *value).map_err(|error| error.explain())?;
         }
         let directory = Directory::at(OsString::from_vec(self.directory));
-        Ok(Setup { directory, executable: executable.to_path_buf(), policy, knobs, by: self.by })
+        Ok(Setup { directory, executable: executable.to_path_buf(), policy, knobs, by: self.by, stall: self.stall })
     }
 }
 

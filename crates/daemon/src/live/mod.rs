@@ -28,11 +28,13 @@ mod kernel_kept;
 mod message;
 mod setup;
 mod shared;
+mod stall;
 
 pub use client::{Client, serve};
 pub use core::run_core;
 pub use failure::Failure;
 pub use setup::Setup;
+pub use stall::{Stall, StalledThread};
 
 /// The hidden command that runs a process as the core.
 pub const COMMAND: &str = "core";

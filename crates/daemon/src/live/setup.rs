@@ -1,5 +1,6 @@
 //! [`Setup`]: the parameters of the daemon.
 
+use super::stall::Stall;
 use crate::directory::Directory;
 use crate::dispatch::KeptBy;
 use sched::{Descriptor, Knobs};
@@ -18,4 +19,6 @@ pub struct Setup {
     pub knobs: Knobs,
     /// What keeps the promises.
     pub by: KeptBy,
+    /// Fault injection.
+    pub stall: Option<Stall>,
 }

@@ -1,13 +1,14 @@
 //! [`Shared`]: the state that the threads of the daemon share.
 
 use super::channel::Channel;
+use super::stall::StalledThread;
 use crate::Explanation;
 use crate::dispatch::{Dispatcher, KernelKept, Promises, begin_loans};
 use crate::kernel::priority;
 use crate::linux::Linux;
 use crate::restore;
 use crate::table::{Beating, Row, Table};
-use sched::{CpuSet, Nanos};
+use sched::{CpuSet, Instant, Nanos};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +40,10 @@ pub(super) struct Shared<'k> {
     pub(super) over: AtomicBool,
     /// Interval between scans for new threads whose forks the host does not report. Unit: ns.
     pub(super) looking: AtomicU64,
+    /// Whether a thread is to stall. Otherwise, turns do not lock the following field.
+    pub(super) is_faulty: bool,
+    /// Fault injection: the thread that is to stall, and the instant. `None`: no thread, or not again.
+    pub(super) stall: Mutex<Option<(StalledThread, Instant)>>,
     pub(super) warnings: Mutex<Vec<Explanation>>,
     pub(super) failure: Mutex<Option<Explanation>>,
     /// Bell that rings when the daemon ends.
@@ -75,6 +80,20 @@ impl<'k> Shared<'k> {
     /// Returns the interval between scans for new threads.
     pub(super) fn looking(&self) -> Nanos {
         Nanos::ns(self.looking.load(Ordering::Relaxed))
+    }
+
+    /// Stalls the calling thread for good if this is due for `thread`.
+    pub(super) fn stall(&self, thread: StalledThread) {
+        if !self.is_faulty {
+            return;
+        }
+        let mut stall = self.stall.lock().unwrap_or_else(PoisonError::into_inner);
+        if stall.take_if(|(which, at)| *which == thread && *at <= clock::now()).is_some() {
+            drop(stall);
+            loop {
+                clock::sleep(Nanos::s(3_600));
+            }
+        }
     }
 
     pub(super) fn warn(&self, reason: Explanation) {

@@ -58,8 +58,13 @@ pub(crate) struct RunUnderTest {
 }
 
 impl RunUnderTest {
-    /// Starts `tactus run` with `promise` for `victim`.
-    pub(crate) fn begin(program: &Path, victim: &Victim, promise: Promise) -> Result<RunUnderTest> {
+    /// Starts `tactus run` with `promise` for `victim`, and with the fault `stall`.
+    pub(crate) fn begin(
+        program: &Path,
+        victim: &Victim,
+        promise: Promise,
+        stall: Option<&str>,
+    ) -> Result<RunUnderTest> {
         let said = tempfile::tempfile()?;
         // This program starts the command with `become`, so that the command ends when the storm is killed.
         let mut command = Command::new(std::env::current_exe()?);
@@ -68,6 +73,7 @@ impl RunUnderTest {
         if promise.is_hard {
             command.arg("--hard");
         }
+        command.args(stall.into_iter().flat_map(|stall| ["--stall", stall]));
         match promise.on {
             On::Any => {}
             On::Last => {
@@ -82,6 +88,11 @@ impl RunUnderTest {
         let front_end = command.spawn().with_context(|| format!("cannot begin {command:?}"))?;
         let program = fs::canonicalize(program)?;
         Ok(RunUnderTest { program, front_end, said })
+    }
+
+    /// Returns the front end.
+    pub(crate) fn front_end(&self) -> Result<Process> {
+        Ok(Process::open(self.front_end.id())?)
     }
 
     /// Returns the core.

@@ -4,6 +4,7 @@ use crate::judge::{Change, Picture};
 use crate::run_under_test::{On, Promise, RunUnderTest};
 use crate::victims::{Victim, Victims, after};
 use anyhow::{Context, Result, bail, ensure};
+use daemon::live::StalledThread;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sched::Nanos;
@@ -13,13 +14,17 @@ use sys::clock;
 use sys::process::Process;
 
 /// Time within which every thread must have its original values.
-const PROMISED: Nanos = Nanos::s(1);
+pub(crate) const PROMISED: Nanos = Nanos::s(1);
 /// Maximum time to wait for a daemon to start, in a guest on a busy host.
 pub(crate) const BEGIN: Nanos = Nanos::s(10);
 /// Maximum time to wait, after the fault, for the other processes of the run to end. Tactus does not promise this time.
 pub(crate) const END: Nanos = Nanos::s(5);
 /// Time after the restoration in which the values must not change.
 const REST: Nanos = Nanos::ms(50);
+/// Time from the start of the service to the earliest stall of a thread. By then, a guest on a busy host keeps the promise.
+const STALL: Nanos = Nanos::s(3);
+/// Minimum time for which the promise is kept while the front end is stopped: longer than the guardian's patience.
+const KEPT: Nanos = Nanos::ms(500);
 
 /// The target of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +33,9 @@ enum Target {
     /// The agent with this number, modulo the number of agents. The signal is sent to its thread.
     Agent(u64),
     Guardian,
+    FrontEnd,
+    /// A thread of the core, which stalls by itself.
+    Thread(StalledThread),
 }
 
 /// The type of a fault.
@@ -58,10 +66,12 @@ impl Round {
         let mut below = below(seed, number);
         let period = [Nanos::ms(5), Nanos::ms(10), Nanos::ms(40)][below(3) as usize];
         let promise = Promise { slice: period.scale(1 + below(5), 10), period, is_hard: below(2) == 1, on: On::Any };
-        let target = match below(5) {
+        let target = match below(8) {
             0 | 1 => Target::Core,
             2 => Target::Agent(below(64)),
-            _ => Target::Guardian,
+            3 | 4 => Target::Guardian,
+            5 | 6 => Target::FrontEnd,
+            _ => Target::Thread(StalledThread::ALL[below(StalledThread::ALL.len() as u64) as usize].0),
         };
         let how = if below(2) == 1 { How::Stop } else { How::Kill };
         let victim = below(victim as u64) as usize;
@@ -73,16 +83,19 @@ impl Round {
     pub(crate) fn run(&self, tactus: &Path, victims: &Victims) -> Result<Nanos> {
         let before = victims.0.iter().map(|victim| Ok(Picture::of(victim.pid())?)).collect::<Result<Vec<Picture>>>()?;
         let chosen = &victims.0[self.victim];
-        let mut run = RunUnderTest::begin(tactus, chosen, self.promise)?;
+        let mut run = RunUnderTest::begin(tactus, chosen, self.promise, self.stall().as_deref())?;
         run.wait_until_it_keeps(None, BEGIN, || is_changed(chosen, &before[self.victim]))?;
-        clock::sleep(self.instant);
-        let took = match self.target {
-            Target::Guardian => self.strike_guardian(&mut run, victims, &before),
-            Target::Core => {
-                strike(&run.core()?, self.how).and_then(|()| as_before(victims, &before, self.victim, || false))
-            }
-            Target::Agent(number) => {
-                self.strike_agent(&run, number).and_then(|()| as_before(victims, &before, self.victim, || false))
+        let end = |limit: Nanos| as_before(victims, &before, self.victim, limit, || false);
+        let took = if let Target::Thread(thread) = self.target {
+            // The service began before the promise was kept.
+            end(STALL + self.instant + thread.restored_within())
+        } else {
+            clock::sleep(self.instant);
+            match self.target {
+                Target::Guardian => self.strike_guardian(&mut run, victims, &before),
+                Target::FrontEnd => self.strike_front_end(&run, victims, &before),
+                Target::Agent(number) => self.strike_agent(&run, number).and_then(|()| end(PROMISED)),
+                Target::Core | Target::Thread(_) => strike(&run.core()?, self.how).and_then(|()| end(PROMISED)),
             }
         };
         let took = took.with_context(|| format!("tactus said:\n{}", run.said()))?;
@@ -90,6 +103,31 @@ impl Round {
         clock::sleep(REST);
         let changed = changes(victims, &before)?;
         ensure!(changed.is_empty(), "all was as before, and {REST} later it is not:\n{}", lines_of(&changed));
+        Ok(took)
+    }
+
+    /// Returns the option for a thread that stalls.
+    fn stall(&self) -> Option<String> {
+        let Target::Thread(thread) = self.target else { return None };
+        let (_, name) = StalledThread::ALL.into_iter().find(|(it, _)| *it == thread)?;
+        Some(format!("{name}:{}us", (STALL + self.instant).as_ns() / 1_000))
+    }
+
+    /// Injects the fault into the front end. After its death, the core restores all values. While it is stopped, the
+    /// promise is kept, until the core is killed.
+    fn strike_front_end(&self, run: &RunUnderTest, victims: &Victims, before: &[Picture]) -> Result<Nanos> {
+        let (front_end, core) = (run.front_end()?, run.core()?);
+        strike(&front_end, self.how)?;
+        if self.how == How::Stop {
+            clock::sleep(KEPT + self.next);
+            ensure!(!core.has_ended(), "the core has ended while its front end is stopped");
+            ensure!(is_changed(&victims.0[self.victim], &before[self.victim]), "the promise is not kept");
+            strike(&core, How::Kill)?;
+        }
+        let took = as_before(victims, before, self.victim, PROMISED, || false)?;
+        if self.how == How::Stop {
+            front_end.cont()?;
+        }
         Ok(took)
     }
 
@@ -110,13 +148,13 @@ impl Round {
         let struck = run.guardian(None).context("there is no guardian")?;
         let process = Process::open_as(struck)?;
         strike(&process, self.how)?;
-        let first = as_before(victims, before, self.victim, || run.guardian(Some(struck)).is_some())?;
+        let first = as_before(victims, before, self.victim, PROMISED, || run.guardian(Some(struck)).is_some())?;
         let is_kept = || is_changed(&victims.0[self.victim], &before[self.victim]);
         run.wait_until_it_keeps(Some(struck), BEGIN, is_kept)?;
         ensure!(process.ends_within(END), "the guardian that was struck is still there after {END}");
         clock::sleep(self.next);
         strike(&run.core()?, How::Kill)?;
-        Ok(first.max(as_before(victims, before, self.victim, || false)?))
+        Ok(first.max(as_before(victims, before, self.victim, PROMISED, || false)?))
     }
 }
 
@@ -127,15 +165,21 @@ pub(crate) fn below(seed: u64, number: u32) -> impl FnMut(u64) -> u64 {
     move |limit| chance.next_u64() % limit
 }
 
-/// Waits until all values are restored, or `or` returns true, up to the promised time. `chosen` is the index of the
+/// Waits until all values are restored, or `or` returns true, for at most `limit`. `chosen` is the index of the
 /// victim with the promise. Returns the elapsed time.
 ///
 /// Afterwards, waits up to [`END`] until each process is in its original control group again. Linux moves a process
 /// only after an RCU grace period (`rcu_sync_enter`, called by `cgroup_procs_write_start`, kernel/cgroup/cgroup.c,
 /// v7.2). Beside the busy victims, a grace period may take over a second. The limit was a second until this was seen.
-pub(crate) fn as_before(victims: &Victims, before: &[Picture], chosen: usize, or: impl Fn() -> bool) -> Result<Nanos> {
+pub(crate) fn as_before(
+    victims: &Victims,
+    before: &[Picture],
+    chosen: usize,
+    limit: Nanos,
+    or: impl Fn() -> bool,
+) -> Result<Nanos> {
     let mut last = Ok(Vec::new());
-    let took = after(PROMISED, || {
+    let took = after(limit, || {
         if or() {
             last = Ok(Vec::new());
             return true;
@@ -152,7 +196,7 @@ pub(crate) fn as_before(victims: &Victims, before: &[Picture], chosen: usize, or
     let Some(took) = took else {
         let left = changes(victims, before)?;
         last?;
-        bail!("not as before after {PROMISED}; then:\n{}", lines_of(&left))
+        bail!("not as before after {limit}; then:\n{}", lines_of(&left))
     };
     let is_moved_back = || or() || changes(victims, before).is_ok_and(|all| all.is_empty());
     ensure!(after(END, is_moved_back).is_some(), "a process is not in its control group after {END}");
@@ -213,7 +257,11 @@ mod tests {
                 assert!(some().any(|round| round.target == Target::Core));
                 assert!(some().any(|round| round.target == Target::Guardian));
                 assert!(some().any(|round| matches!(round.target, Target::Agent(_))));
+                assert!(some().any(|round| round.target == Target::FrontEnd));
             }
+        }
+        for (thread, _) in StalledThread::ALL {
+            assert!(rounds.iter().any(|round| round.target == Target::Thread(thread)));
         }
         for victim in 0..9 {
             assert!(rounds.iter().any(|round| round.victim == victim));

@@ -2,7 +2,7 @@
 
 use crate::judge::Picture;
 use crate::run_under_test::{On, Promise, RunUnderTest};
-use crate::strike::{BEGIN, END, as_before, below, is_changed};
+use crate::strike::{BEGIN, END, PROMISED, as_before, below, is_changed};
 use crate::victims::{Victims, within};
 use anyhow::{Context, Result, ensure};
 use sched::{CpuId, Nanos};
@@ -47,7 +47,7 @@ impl Unplugging {
         let last = cpus::online()?.iter().last().context("there is a CPU")?;
         let before = victims.0.iter().map(|victim| Ok(Picture::of(victim.pid())?)).collect::<Result<Vec<Picture>>>()?;
         let chosen = &victims.0[self.victim];
-        let mut run = RunUnderTest::begin(tactus, chosen, self.promise)?;
+        let mut run = RunUnderTest::begin(tactus, chosen, self.promise, None)?;
         run.wait_until_it_keeps(None, BEGIN, || is_changed(chosen, &before[self.victim]))?;
         clock::sleep(self.instant);
         let offline = Offline::begin(last.index())?;
@@ -70,7 +70,7 @@ impl Unplugging {
             ensure!(within(FOLLOWED, has_places), "an agent is not on its CPU again; tactus said:\n{}", run.said());
             run.core()?.kill()?;
         }
-        let took = as_before(victims, &before, self.victim, || false)
+        let took = as_before(victims, &before, self.victim, PROMISED, || false)
             .with_context(|| format!("tactus said:\n{}", run.said()))?;
         run.all_end_within(END)?;
         Ok(took)

@@ -90,8 +90,8 @@ impl Bare {
         let mut greeting = [0; 12];
         bare.socket.read_exact(&mut greeting).unwrap();
         assert_eq!(greeting, GREETING);
-        // The directory, the policy, no knobs, and the mechanism: turns, by inheritance.
-        let opening = [&[4][..], b"live", &[8], b"gang-edf", &[0, 0, 0]].concat();
+        // The directory, the policy, no knobs, the mechanism (turns, by inheritance), and no stall.
+        let opening = [&[4][..], b"live", &[8], b"gang-edf", &[0, 0, 0, 0]].concat();
         bare.send(&[&[u8::try_from(opening.len()).unwrap(), 0, 0, 0], &opening[..]].concat());
         let ready = bare.receive();
         assert_eq!(ready[0], 0, "it is ready: {ready:?}");

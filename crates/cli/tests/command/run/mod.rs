@@ -14,6 +14,7 @@ mod freezes;
 mod front_ends;
 mod gangs;
 mod groups;
+mod instants;
 mod keeps;
 mod lab;
 mod refuses;

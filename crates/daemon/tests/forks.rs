@@ -1,8 +1,6 @@
 //! Tests of forks that begin before the forking thread is restored and end afterwards, on a simulated host.
 
-use daemon::dispatch::{
-    Dispatcher, Enclosure, Others, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, find, scan,
-};
+use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, find, scan};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore};
 use daemon::table::{Entry, Original, Table};

@@ -1,6 +1,6 @@
 //! A process of another user is neither served nor restored, even if the kernel would permit its changes.
 
-use daemon::dispatch::{Dispatcher, Others, PromiseRequest, RaiseBy, Refusal};
+use daemon::dispatch::{Dispatcher, PromiseRequest, RaiseBy, Refusal};
 use daemon::kernel::Kernel;
 use daemon::restore::{End, restore_at_once};
 use daemon::table::{Entry, Original, Table};

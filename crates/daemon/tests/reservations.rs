@@ -1,7 +1,7 @@
 //! Promises that the kernel keeps by SCHED_DEADLINE, on a simulated host.
 
 use daemon::Explanation;
-use daemon::dispatch::{KernelKept, Others, PromiseRequest, Promises, Refusal};
+use daemon::dispatch::{KernelKept, PromiseRequest, Promises, Refusal};
 use daemon::kernel::Kernel;
 use daemon::restore::restore;
 use daemon::table::{Reserved, Table};

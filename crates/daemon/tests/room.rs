@@ -1,6 +1,6 @@
 //! A refused promise names the nearest promises that fit. Each of them is admitted, and one unit more is refused.
 
-use daemon::dispatch::{Dispatcher, NoRoom, Others, PromiseRequest, RaiseBy, Refusal, SLICE_LEAST};
+use daemon::dispatch::{Dispatcher, NoRoom, PromiseRequest, RaiseBy, Refusal, SLICE_LEAST};
 use daemon::table::Table;
 use daemon::terms;
 use sched::{CpuId, CpuSet, EntityId, Nanos, Reservation};

@@ -43,7 +43,7 @@ fn the_manual_has_every_key_and_no_other() {
         let title = if workload.name == "periodic" { "workload" } else { workload.name };
         assert_eq!(documented(title), workload.keys, "{title}");
     }
-    let of_a_vm = ["vcpus", "cap", "quota", "gang", "switch", "change", "guest", "group", "task"];
+    let of_a_vm = ["vcpus", "cap", "quota", "gang", "stagger", "switch", "change", "guest", "group", "task"];
     let of_a_task: Vec<&str> = VM_KEYS.iter().copied().filter(|key| !of_a_vm.contains(key)).collect();
     assert_eq!(TASK_KEYS, of_a_task);
     let in_a_guest: Vec<&str> =

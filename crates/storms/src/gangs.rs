@@ -112,7 +112,7 @@ fn is_alone(session: &Session, machine: &Machine, e: EntityId) -> bool {
 mod tests {
     use super::*;
     use crate::{Options, Policies};
-    use daemon::dispatch::{Others, PromiseRequest};
+    use daemon::dispatch::PromiseRequest;
     use sched::{CpuSet, Reservation};
     use sim::{Periodic, Workload};
     use simhost::{Settings, SimulatedKernel};

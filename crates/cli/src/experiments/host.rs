@@ -42,7 +42,7 @@ impl ThisHost {
         if mechanism == "kernel" {
             return play(None, plan, "");
         }
-        crate::run::keep(terms, plan::directory(None)?, plan)
+        crate::run::keep(&terms.setup(plan::directory(None)?), plan)
     }
 }
 

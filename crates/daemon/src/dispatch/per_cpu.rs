@@ -55,7 +55,6 @@ impl PromiseRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sched::CpuSet;
 
     fn request(slice: Nanos, period: Nanos, cpus: usize, limit: Limit) -> PromiseRequest {
         let reservation = Reservation { limit, ..Reservation::new(slice, period) };

@@ -1,11 +1,9 @@
 //! [`Scene`]: a simulated host with a daemon.
 
-use daemon::dispatch::{
-    Dispatcher, Enclosure, Others, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose, find,
-};
+use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose, find};
 use daemon::kernel::Kernel;
 use daemon::table::Table;
-use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
+use sched::{CpuId, EntityId, Limit, Nanos, Reservation};
 use sim::Workload;
 use simhost::{Caller, Memory, Settings, SimulatedKernel};
 use std::sync::Arc;

@@ -24,8 +24,9 @@ use trace::Event;
 const MESSAGE_MOST: usize = 1 << 26;
 /// Maximum time for the core to start. The core may have to wait for the end of another one.
 const START: Nanos = Nanos::s(30);
-/// Maximum time for the core to answer or to end. The guardian kills a core whose command thread hangs in less time.
-const ANSWER: Nanos = Nanos::s(10);
+/// Maximum time for the core to answer or to end. A promise to a thousand threads takes seconds on a slow machine. The
+/// guardian kills a core whose command thread hangs in less time.
+const ANSWER: Nanos = Nanos::s(30);
 /// Maximum time from the death of a core to the restoration of all threads by its guardian.
 const RESTORATION: Nanos = Nanos::s(2);
 /// Interval between two checks whether all threads are restored.

@@ -142,6 +142,8 @@ fn coming_and_going() {
         "vcpus = 0",
         "vcpus = 1025",
         "vcpus = 2.0",
+        "stagger = \"5ms\"",
+        "vcpus = 2\ngang = true\nslice = \"1ms\"\nperiod = \"10ms\"\nstagger = \"5ms\"",
     ]));
 }
 
@@ -173,8 +175,6 @@ fn real_processes() {
         "pid = 4194305",
         "pid = \"1\"",
         "pid = 7\ncommand = [\"make\"]",
-        "vcpus = 2\ncommand = [\"make\"]",
-        "vcpus = 2\npid = 7",
         "pid = 7\n[[task]]\nname = \"t\"\npid = 7\n[[task]]\nname = \"u\"\npid = 7",
         "[[task]]\nname = \"t\"\ncomand = [\"make\"]",
         "[[group]]\nname = \"g\"\npid = 7",

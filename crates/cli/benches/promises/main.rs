@@ -113,8 +113,8 @@ fn main() {
     for promise in PROMISES.into_iter().filter(|_| runs > 0) {
         compare(promise, runs);
     }
-    for line in [clients::sleeper(runs, LENGTH), clients::many(runs, LENGTH)].into_iter().filter(|_| runs > 0) {
-        println!("{}", line.unwrap_or_else(|why| format!("  not measured: {why}")));
+    for measure in [clients::sleeper, clients::many].into_iter().filter(|_| runs > 0) {
+        println!("{}", measure(runs, LENGTH).unwrap_or_else(|why| format!("  not measured: {why}")));
     }
     if count > 0 {
         change(count);

@@ -1,6 +1,8 @@
 //! `tactus lab`: the figures and tables of papers, run, evaluated and drawn.
 
+mod bar;
 mod host;
+mod judged;
 mod live;
 
 use crate::args::{Lab, LabList, LabRun, LabWhat};
@@ -8,19 +10,19 @@ use crate::claims::named;
 use crate::failure::{Failure, usage};
 use crate::output::{self, keep};
 use crate::pictures;
-use crate::progress::Progress;
 use anyhow::anyhow;
+use bar::Bar;
+use judged::{Judged, extent, reject_toothless, table, write_result};
 use lab::experiment::Extent;
 use lab::judge::{Status, Verdict, judge};
 use lab::results::RECORDED;
 use lab::store::{self, Store};
-use lab::suite::{Stage, Watch};
-use lab::{Paper, Problem, Results, Suite, result};
-use sched::Nanos;
+use lab::suite::Stage;
+use lab::{Paper, Problem, Results, Suite};
 use serde::Serialize;
 use std::num::NonZero;
 use std::process::ExitCode;
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Failure {
@@ -80,52 +82,6 @@ fn list(args: &LabList) -> Result<ExitCode, Failure> {
     text += "Next: tactus lab run C1, or all; tactus lab report.\n";
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-impl Bar {
-    /// Completes the bar.
-    fn finish(self, has_played: bool) {
-        if let Some(bar) = self.0.into_inner() {
-            bar.finish(if has_played { "all runs are finished" } else { "not all runs are finished" });
-        }
-    }
-}
-
-/// Shows the progress of the suite.
-#[derive(Default)]
-struct Bar(OnceLock<Progress>);
-
-impl Watch for Bar {
-    fn begins(&self, length: Nanos, cells: usize, known: usize) {
-        let before = if known > 0 { format!(" ({known} known)") } else { String::new() };
-        let _ = self.0.set(Progress::with_time_left(format!("{cells} runs{before}"), length));
-    }
-
-    fn simulated(&self, length: Nanos) {
-        if let Some(bar) = self.0.get() {
-            bar.more(length);
-        }
-    }
-
-    fn is_interrupted(&self) -> bool {
-        output::is_interrupted()
-    }
-}
-
-/// The output of `--json`.
-#[derive(Serialize)]
-struct Judged<'p> {
-    paper: &'p str,
-    verdicts: Vec<Verdict<'p>>,
-    measured: &'p Results,
-}
-
-fn extent(full: bool, smoke: bool) -> Extent {
-    match (full, smoke) {
-        (true, _) => Extent::Full,
-        (_, true) => Extent::Smoke,
-        _ => Extent::Usual,
-    }
 }
 
 fn play(args: &LabRun) -> Result<ExitCode, Failure> {
@@ -227,47 +183,9 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
     reject_toothless(&judged)
 }
 
-/// Fails if a check also holds in its wrong world.
-fn reject_toothless(judged: &[Judged<'_>]) -> Result<ExitCode, Failure> {
-    let toothless: Vec<String> = judged.iter().flat_map(|paper| &paper.verdicts).flat_map(toothless).collect();
-    if toothless.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    Err(Failure::Failed(anyhow!("checks that also hold in their wrong world:\n{}", toothless.join("\n"))))
-}
-
-/// Returns the checks of `verdict` that also hold in their wrong world, or whose wrong world replaces no point.
-fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
-    let accepts =
-        |check: &&lab::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
-    let accepting = verdict.checks.iter().filter(accepts).map(|check| {
-        let idle = if check.wrong_is_idle { " (`wrong` replaces no point of the check)" } else { "" };
-        format!("{}: {}{idle}", verdict.id, check.what)
-    });
-    accepting.collect()
-}
-
-fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
-    let mut text = output::heading(&paper.key) + "\n\n";
-    for verdict in verdicts {
-        let claim = output::folded(verdict.claim, 90).join("\n                ");
-        text += &format!("{:<4} {:<10} {claim}\n", verdict.id, verdict.status.word());
-        for check in &verdict.checks {
-            text += &format!("       {}\n", result::line(check));
-        }
-    }
-    text + "\n"
-}
-
 /// Writes measured.json and RESULT.md of `paper`. After an interruption, each of the two files is complete, with either
 /// the old or the new content.
 fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
     keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
     write_result(paper, measured, verdicts)
-}
-
-/// Writes RESULT.md of `paper`.
-fn write_result(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
-    let text = result::text(paper, measured, verdicts)?;
-    Ok(keep(&paper.directory.join("RESULT.md"), text.as_bytes())?)
 }

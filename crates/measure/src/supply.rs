@@ -22,9 +22,12 @@ pub struct JudgedPeriods {
 }
 
 impl Supply {
-    /// Adds the interval from `since` to `until`, which begins after all earlier intervals.
+    /// Adds the interval from `since` to `until`.
+    ///
+    /// # Panics
+    /// The interval begins before an earlier interval ends.
     pub fn add(&mut self, since: Instant, until: Instant) {
-        debug_assert!(self.intervals.last().is_none_or(|&(_, last)| last <= since), "the intervals are in order");
+        assert!(self.intervals.last().is_none_or(|&(_, last)| last <= since), "the intervals are in order");
         self.intervals.push((since, until));
     }
 

@@ -230,18 +230,25 @@ impl Checked {
         let first = self.entities.len();
         match vcpus {
             1 => self.entities.push(entity(name.clone())),
-            _ => self.entities.extend((0..vcpus).map(|vcpu| {
-                let mut entity = entity(format!("{name}/{vcpu}"));
-                if let Some(reservation) = entity.params.reservation.as_mut().filter(|_| !stagger.is_zero()) {
-                    let first = reservation.start.unwrap_or(arrival);
-                    reservation.start = Some(first.saturating_add(stagger.saturating_mul(vcpu as u64)));
-                }
-                entity
-            })),
+            _ => self.entities.extend((0..vcpus).map(|vcpu| entity(format!("{name}/{vcpu}")))),
         }
+        set_apart(&mut self.entities[first..], stagger);
         if let Some(spec) = guest {
             let vcpus = first..self.entities.len();
             self.guests.push(GuestSpec { name, vcpus, ..spec }.come(arrival));
+        }
+    }
+}
+
+/// Sets the start of the first period of each vCPU `stagger` after that of the previous vCPU, if `stagger` is not zero.
+fn set_apart(vcpus: &mut [EntitySpec], stagger: Nanos) {
+    if stagger.is_zero() {
+        return;
+    }
+    for (nth, vcpu) in vcpus.iter_mut().enumerate() {
+        if let Some(reservation) = &mut vcpu.params.reservation {
+            let first = reservation.start.unwrap_or(vcpu.arrival);
+            reservation.start = Some(first.saturating_add(stagger.saturating_mul(nth as u64)));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `tactus lab run --live`: experiments with real processes on this host.
 
+use super::bar::Bar;
 use super::host::ThisHost;
-use super::{Bar, Judged, extent, reject_toothless, table, write_result};
+use super::judged::{Judged, extent, reject_toothless, table, write_result};
 use crate::args::LabRun;
 use crate::claims::named;
 use crate::failure::{Failure, usage};

@@ -185,19 +185,29 @@ fn sources(args: &Run) -> Vec<(String, Source)> {
     sources
 }
 
-fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
+/// Returns the promise that the command line requests for each of its `count` processes; the name is empty.
+fn promise(args: &Run, count: usize) -> Result<PromiseRequest, Failure> {
     let time =
         |text: &Option<String>| input::duration::length(text.as_deref().expect("there is one without a scenario"));
+    let limit = if args.hard { Limit::Hard } else { Limit::Soft };
+    let reservation = Reservation { limit, ..Reservation::new(time(&args.slice)?, time(&args.period)?) };
+    Ok(PromiseRequest {
+        cpus: usize::from(args.cpus),
+        gang: args.gang,
+        // All processes of the run are one gang.
+        others: if count > 1 { Others::Later } else { Others::None },
+        affinity: args.affinity.unwrap_or(CpuSet::ALL),
+        ..PromiseRequest::new("", reservation)
+    })
+}
+
+fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     let share = CpuShare { weight: args.weight, cap_percent: args.cap };
     let share = Some(share).filter(|share| *share != CpuShare::default());
-    let limit = if args.hard { Limit::Hard } else { Limit::Soft };
-    let reservation = match share {
-        Some(_) => None,
-        None => Some(Reservation { limit, ..Reservation::new(time(&args.slice)?, time(&args.period)?) }),
-    };
     let affinity = args.affinity.unwrap_or(CpuSet::ALL);
     let cpus = usize::from(args.cpus);
     let sources = sources(args);
+    let promise = if share.is_some() { None } else { Some(promise(args, sources.len())?) };
     let mut plan = Plan {
         description: RunDescription {
             title: sources.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
@@ -216,19 +226,9 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
         is_observed: false,
         source: Text::default(),
     };
-    let is_several = sources.len() > 1;
     for (name, source) in sources {
         let first = plan.description.entities.len();
-        // All processes of the run are one gang.
-        let others = if is_several { Others::Later } else { Others::None };
-        let promise = |reservation| PromiseRequest {
-            cpus,
-            gang: args.gang,
-            others,
-            affinity,
-            ..PromiseRequest::new(name.as_str(), reservation)
-        };
-        let request = reservation.map(promise);
+        let request = promise.clone().map(|promise| PromiseRequest { name: name.clone(), ..promise });
         let promised = request.as_ref().map(PromiseRequest::share);
         let group = args.gang.then_some(0);
         if args.gang && plan.description.groups.is_empty() {

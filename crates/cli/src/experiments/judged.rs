@@ -1,0 +1,64 @@
+//! [`Judged`]: the verdicts on a paper, and their output.
+
+use crate::failure::Failure;
+use crate::output::{self, keep};
+use anyhow::anyhow;
+use lab::experiment::Extent;
+use lab::judge::Verdict;
+use lab::{Paper, Results, result};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// The output of `--json`.
+#[derive(Serialize)]
+pub(super) struct Judged<'p> {
+    pub(super) paper: &'p str,
+    pub(super) verdicts: Vec<Verdict<'p>>,
+    pub(super) measured: &'p Results,
+}
+
+pub(super) fn extent(full: bool, smoke: bool) -> Extent {
+    match (full, smoke) {
+        (true, _) => Extent::Full,
+        (_, true) => Extent::Smoke,
+        _ => Extent::Usual,
+    }
+}
+
+pub(super) fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
+    let mut text = output::heading(&paper.key) + "\n\n";
+    for verdict in verdicts {
+        let claim = output::folded(verdict.claim, 90).join("\n                ");
+        text += &format!("{:<4} {:<10} {claim}\n", verdict.id, verdict.status.word());
+        for check in &verdict.checks {
+            text += &format!("       {}\n", result::line(check));
+        }
+    }
+    text + "\n"
+}
+
+/// Fails if a check also holds in its wrong world.
+pub(super) fn reject_toothless(judged: &[Judged<'_>]) -> Result<ExitCode, Failure> {
+    let toothless: Vec<String> = judged.iter().flat_map(|paper| &paper.verdicts).flat_map(toothless).collect();
+    if toothless.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::Failed(anyhow!("checks that also hold in their wrong world:\n{}", toothless.join("\n"))))
+}
+
+/// Returns the checks of `verdict` that also hold in their wrong world, or whose wrong world replaces no point.
+fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
+    let accepts =
+        |check: &&lab::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
+    let accepting = verdict.checks.iter().filter(accepts).map(|check| {
+        let idle = if check.wrong_is_idle { " (`wrong` replaces no point of the check)" } else { "" };
+        format!("{}: {}{idle}", verdict.id, check.what)
+    });
+    accepting.collect()
+}
+
+/// Writes RESULT.md of `paper`.
+pub(super) fn write_result(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
+    let text = result::text(paper, measured, verdicts)?;
+    Ok(keep(&paper.directory.join("RESULT.md"), text.as_bytes())?)
+}

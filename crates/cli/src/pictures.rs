@@ -26,6 +26,11 @@ pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
     for paper in asked {
         let results = if args.last { last(&suite, paper, &args.results)? } else { paper.recorded()? };
         reports.push(Report::new(paper, results, |id| suite.asks(id))?);
+        if let Some(part) = paper.live.as_deref().filter(|_| !args.last)
+            && let Some(results) = part.recorded()?
+        {
+            reports.push(Report::new(part, Some(results), |id| suite.asks(id))?);
+        }
     }
     let without: Vec<&Report<'_>> = reports.iter().filter(|report| report.results.is_none()).collect();
     for report in &without {
@@ -118,9 +123,10 @@ fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
 
 /// Returns a message with the paths of the written files and the claims that are not measured.
 fn written_files(reports: &[Report<'_>], page: &Path, directory: &Path, pictures: usize) -> String {
-    let claims: usize = reports.iter().map(|report| report.verdicts.len()).sum();
-    let open: Vec<&str> = reports.iter().flat_map(|report| report.open.iter().copied()).collect();
-    let (of, folder) = (counted(reports.len(), "paper"), directory.join("figures"));
+    let papers = || reports.iter().filter(|report| !report.paper.is_live());
+    let claims: usize = papers().map(|report| report.verdicts.len()).sum();
+    let open: Vec<&str> = papers().flat_map(|report| report.open.iter().copied()).collect();
+    let (of, folder) = (counted(papers().count(), "paper"), directory.join("figures"));
     let mut text = format!("{}: {} of {of}\n", page.display(), counted(claims, "claim"));
     let figures = counted(pictures, "figure");
     let _ = writeln!(text, "{}: {figures}, as SVG, and figures of numbers as PNG", folder.display());

@@ -114,6 +114,10 @@ struct PageValues<'r> {
 #[derive(Serialize)]
 struct PaperValues<'r> {
     key: &'r str,
+    /// Prefix of the HTML ids of its claims.
+    prefix: &'static str,
+    /// Description of the machine of live results.
+    machine: Option<&'r str>,
     source: &'r str,
     method: Vec<String>,
     is_measured: bool,
@@ -131,6 +135,8 @@ struct PaperValues<'r> {
 #[derive(Serialize)]
 struct ClaimValues<'r> {
     id: &'r str,
+    /// HTML id of the claim on the page.
+    anchor: String,
     claim: &'r str,
     status: &'static str,
     why: Option<&'r str>,
@@ -176,13 +182,15 @@ struct ExperimentValues<'r> {
 /// Never panics, because the template is valid and its values are complete.
 #[must_use]
 pub fn html(reports: &[Report<'_>]) -> String {
-    let count = |status| reports.iter().map(|report| report.count(status)).sum();
+    // A live part repeats claims of its paper, so it does not count.
+    let papers = || reports.iter().filter(|report| !report.paper.is_live());
+    let count = |status| papers().map(|report| report.count(status)).sum();
     let values = PageValues {
         version: env!("CARGO_PKG_VERSION"),
         reproduced: count(Status::Reproduced),
         partly: count(Status::Partly),
         not_reproduced: count(Status::Not),
-        open: reports.iter().map(|report| report.open.len()).sum(),
+        open: papers().map(|report| report.open.len()).sum(),
         papers: reports.iter().map(paper).collect(),
     };
     let mut environment = Environment::new();
@@ -204,6 +212,8 @@ fn paper<'r>(report: &'r Report<'_>) -> PaperValues<'r> {
     });
     PaperValues {
         key: &paper.key,
+        prefix: prefix(paper),
+        machine: report.results.as_ref().and_then(|results| results.machine.as_deref()),
         source: paper.source.trim(),
         method: paragraphs(&paper.method),
         is_measured: report.results.is_some(),
@@ -229,11 +239,22 @@ fn place(paper: &Paper, picture: &Picture<'_>) -> String {
     format!("{}-{}", paper.key, picture.name)
 }
 
+/// Returns the prefix of the HTML ids of the claims of `paper`. A live part has the ids of its paper's claims.
+fn prefix(paper: &Paper) -> &'static str {
+    if paper.is_live() { "live-" } else { "" }
+}
+
+/// Returns the HTML id of the claim `id` on the page.
+fn anchor(paper: &Paper, id: &str) -> String {
+    format!("{}{id}", prefix(paper))
+}
+
 fn claim<'r>(report: &'r Report<'_>, verdict: &'r Verdict<'_>) -> ClaimValues<'r> {
     let is_of = |picture: &&Picture<'_>| picture.experiment.claims.iter().any(|id| id == verdict.id);
     let link = |picture: &Picture<'_>| [place(report.paper, picture), picture.name.to_string()];
     ClaimValues {
         id: verdict.id,
+        anchor: anchor(report.paper, verdict.id),
         claim: verdict.claim.trim(),
         status: verdict.status.word(),
         why: verdict.why.map(str::trim),

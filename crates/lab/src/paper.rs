@@ -97,6 +97,12 @@ impl Paper {
         directories.iter().map(|directory| Paper::read(directory)).collect()
     }
 
+    /// Returns whether this is the live part of a paper.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.directory.ends_with(LIVE)
+    }
+
     /// Reads the recorded results of the paper; `None` if none are recorded.
     ///
     /// # Errors

@@ -100,6 +100,10 @@ fn a_live_experiment_is_run_judged_and_recorded_beside_the_simulation() {
     let result = std::fs::read_to_string(place.0.path().join("papers/tiny/RESULT.md")).unwrap();
     assert!(result.contains("| real processes |") && result.contains("## Real processes"), "{result}");
     assert!(result.contains("`live/experiments/share.toml`"), "{result}");
+    let done = place.run(&["lab", "report"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let page = std::fs::read_to_string(place.0.path().join("lab-results/report.html")).unwrap();
+    assert!(page.contains("id=\"live-T1\"") && page.contains("with real processes on "), "{page}");
     // The runs are in the store now; a smoke run shows a stored run beside the record.
     let done = lab(&place, &["--smoke"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);

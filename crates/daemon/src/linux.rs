@@ -159,8 +159,8 @@ impl Linux {
     }
 
     /// Returns a kernel with sentinels and the event sets of the agents. Awaited threads are added to these sets as
-    /// number [`ENTRY`](Linux::ENTRY). Fork events are added to the set of the `keeper`, as number
-    /// [`BIRTH`](Linux::BIRTH). Loans that end ring the bell of the `keeper`.
+    /// number `ENTRY`. Fork events are added to the set of the `keeper`, as number `BIRTH`. Loans that end ring the bell
+    /// of the `keeper`.
     ///
     /// # Errors
     /// There is no /proc.

@@ -76,7 +76,8 @@ impl<'e> Cell<'e> {
         let metrics = serde_json::to_string(metrics).expect("texts can be JSON");
         // The text of the scenario need not contain all variables, but expressions can read every variable.
         let variables = serde_json::to_string(&self.variables).expect("texts and numbers can be JSON");
-        format!("{}\n{xenmon:?}\n{may_refuse}\n{metrics}\n{variables}", self.text)
+        let counts = self.experiment.counts.as_ref().map_or(String::new(), |counts| format!("\n{counts}"));
+        format!("{}\n{xenmon:?}\n{may_refuse}\n{metrics}\n{variables}{counts}", self.text)
     }
 
     /// Runs the cell while `goes_on` returns true, and evaluates its metrics. `None`: the run was cancelled.

@@ -79,12 +79,26 @@ pub struct LiveProcess {
 }
 
 /// A process in the expressions of an experiment.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 struct ProcessView<'r> {
     output: &'r str,
     took_ns: u64,
+    #[serde(flatten)]
+    worker: Option<WorkerView>,
+}
+
+/// The CPU time of a worker in the expressions of an experiment.
+#[derive(Serialize)]
+struct WorkerView {
     /// CPU time in each whole second since the process first ran.
     seconds_ns: Vec<u64>,
+    #[serde(flatten)]
+    judged: Option<PeriodsView>,
+}
+
+/// The judgement of a reservation in the expressions of an experiment.
+#[derive(Serialize)]
+struct PeriodsView {
     periods: u64,
     missed: u64,
     worst_ns: u64,
@@ -93,18 +107,18 @@ struct ProcessView<'r> {
 
 impl LiveProcess {
     fn view(&self) -> ProcessView<'_> {
-        let LiveProcess { output, took, .. } = self;
-        let mut view = ProcessView { output, took_ns: took.as_ns(), ..ProcessView::default() };
-        let Some((supply, start, end)) = &self.supply else { return view };
-        // The first period of a process that always wants the CPU begins when it first runs.
-        let Some(first) = supply.first_from(*start) else { return view };
-        view.seconds_ns = supply.windows(first, *end, Nanos::s(1)).map(Nanos::as_ns).collect();
-        if let Some(Reservation { slice, period, .. }) = self.reservation {
-            let judged = supply.judge(slice, period, first, *end);
-            (view.periods, view.missed) = (judged.periods, judged.missed);
-            (view.worst_ns, view.debt_ns) = (judged.worst.as_ns(), judged.debt.as_ns());
-        }
-        view
+        let worker = self.supply.as_ref().map(|(supply, start, end)| {
+            // The first period of a process that always wants the CPU begins when it first runs.
+            let first = supply.first_from(*start).unwrap_or(*start);
+            let judged = self.reservation.map(|Reservation { slice, period, .. }| {
+                let judged = supply.judge(slice, period, first, *end);
+                let (worst_ns, debt_ns) = (judged.worst.as_ns(), judged.debt.as_ns());
+                PeriodsView { periods: judged.periods, missed: judged.missed, worst_ns, debt_ns }
+            });
+            let seconds_ns = supply.windows(first, *end, Nanos::s(1)).map(Nanos::as_ns).collect();
+            WorkerView { seconds_ns, judged }
+        });
+        ProcessView { output: &self.output, took_ns: self.took.as_ns(), worker }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::args::Raising;
 use crate::failure::{Failure, explained};
+use crate::run::end::End;
 use crate::run::outcome::Kept;
 use crate::run::plan::{self, Plan, PlannedProcess};
 use crate::run::play::{Observed, Played, play};
@@ -71,7 +72,8 @@ fn processes(plan: &Plan, played: &mut Played) -> Vec<LiveProcess> {
 impl Host for ThisHost {
     fn run(&self, scenario: Scenario, mechanism: &str) -> Result<Option<LiveRun>, LiveFailure> {
         let failed = |failure: Failure| match failure {
-            Failure::Usage(_) | Failure::Input(_) => LiveFailure::Refused(explained(failure).to_string()),
+            // Only a promise that the policy refuses has a place in the scenario.
+            Failure::Input(_) => LiveFailure::Refused(explained(failure).to_string()),
             other => LiveFailure::Failed(explained(other).to_string()),
         };
         scenario.only_entities("a live run").map_err(|why| LiveFailure::Failed(why.to_string()))?;
@@ -92,6 +94,10 @@ impl Host for ThisHost {
         }
         let steal_ppm =
             before.ok().zip(after.ok()).and_then(|(before, after)| host_profile::steal_ppm(&after.since(&before)));
+        let fails = |end: &&End| !end.is_foreign && end.has_ended_early && end.code() != 0;
+        if let Some(end) = played.ends.iter().find(fails) {
+            return Err(LiveFailure::Failed(format!("{} ended with exit code {}", end.name, end.code())));
+        }
         let processes = processes(&plan, &mut played);
         Ok(Some(LiveRun { report: Kept::new(&plan, &terms, played).report, processes, steal_ppm }))
     }

@@ -10,21 +10,26 @@ use trace::{Event, Header, MachineHeader, MachineId, Sink, WorldHeader, WorldSin
 pub(crate) struct Measured {
     pub(crate) meter: Meter,
     pub(crate) siblings: Siblings,
-    monitor: XenMon,
+    /// The monitor of domains, if the run is monitored.
+    monitor: Option<XenMon>,
 }
 
 /// Number of the machine of a live run.
 const HOST: MachineId = MachineId(0);
 
 impl Measured {
-    pub(crate) fn new() -> Measured {
-        Measured { meter: Meter::new(), siblings: Siblings::from(Instant::ZERO), monitor: XenMon::new(Instant::ZERO) }
+    pub(crate) fn new(is_monitored: bool) -> Measured {
+        Measured {
+            meter: Meter::new(),
+            siblings: Siblings::from(Instant::ZERO),
+            monitor: is_monitored.then(XenMon::of_host),
+        }
     }
 
     /// Returns the report of the domains of the host.
-    pub(crate) fn xenmon(&self, header: &Header, length: Nanos) -> XenMonReport {
+    pub(crate) fn xenmon(&self, header: &Header, length: Nanos) -> Option<XenMonReport> {
         let host = MachineHeader { name: "host".to_string(), header: header.clone(), host: None };
-        XenMonReport::new(&self.monitor, &WorldHeader { machines: vec![host] }, Nanos::ZERO, length)
+        Some(XenMonReport::new(self.monitor.as_ref()?, &WorldHeader { machines: vec![host] }, Nanos::ZERO, length))
     }
 }
 
@@ -32,6 +37,8 @@ impl Sink for Measured {
     fn record(&mut self, at: Instant, event: &Event) {
         self.meter.record(at, event);
         self.siblings.record(at, event);
-        self.monitor.record(HOST, at, event);
+        if let Some(monitor) = &mut self.monitor {
+            monitor.record(HOST, at, event);
+        }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Kept {
 impl Kept {
     pub(crate) fn new(plan: &Plan, terms: &Terms, mut played: Played) -> Kept {
         let measured = played.measured.take().unwrap_or_else(|| {
-            let mut measured = Measured::new();
+            let mut measured = Measured::new(plan.is_monitored);
             played.events.iter().for_each(|(at, event)| measured.record(*at, event));
             measured
         });
@@ -44,7 +44,7 @@ impl Kept {
         let mut report = observed(&description, policy, knobs, 0, (&measured.meter, &measured.siblings), &grants);
         name_mechanisms(&mut report, plan, terms, &played);
         let header = Header { policy: policy.name.to_string(), cpus: description.cpus, seed: 0 };
-        report.xenmon = plan.is_monitored.then(|| measured.xenmon(&header, length));
+        report.xenmon = measured.xenmon(&header, length);
         Kept { played, report, description, header }
     }
 

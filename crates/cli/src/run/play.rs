@@ -143,7 +143,8 @@ pub(crate) fn play(front: Option<&Client>, plan: &Plan, what: &str) -> Result<Pl
         reported: Vec::new(),
         alone: Vec::new(),
         events: Vec::new(),
-        measured: (!plan.processes.iter().any(|planned| matches!(planned.source, Source::Work(_)))).then(Measured::new),
+        measured: (!plan.processes.iter().any(|planned| matches!(planned.source, Source::Work(_))))
+            .then(|| Measured::new(plan.is_monitored)),
         fresh: Vec::new(),
         lost: 0,
         left: Vec::new(),
@@ -161,8 +162,12 @@ pub(crate) fn play(front: Option<&Client>, plan: &Plan, what: &str) -> Result<Pl
     }
     let length = clock::now().saturating_since(player.start);
     // Ends all processes that the run started, even after a failure.
-    player.end_all();
+    let ended = player.end_all();
     outcome?;
+    // Without an experiment, the results of the other processes are still of use.
+    if plan.is_observed {
+        ended?;
+    }
     Ok(player.into_played(plan.length.map_or(length, |most| most.min(length))))
 }
 
@@ -456,15 +461,17 @@ impl Player<'_> {
         }
     }
 
-    fn end_all(&mut self) {
+    /// Ends all processes. Returns the first error; the remaining processes end all the same.
+    fn end_all(&mut self) -> Result<(), Failure> {
+        let mut outcome = Ok(());
         for running in std::mem::take(&mut self.running) {
-            // The remaining processes must also end, even if the result of one process cannot be determined.
-            let _ = self.end(running);
+            outcome = outcome.and(self.end(running));
         }
         self.read();
         if let Some(front) = self.front {
             self.left.extend(front.take_dismissed());
         }
+        outcome
     }
 
     fn into_played(self, length: Nanos) -> Played {

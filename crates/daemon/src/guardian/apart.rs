@@ -47,7 +47,7 @@ impl Apart {
 }
 
 /// Moves the remaining guardians of `core` out of their groups, and removes the groups. What cannot be removed is removed by
-/// [`sweep`].
+/// `sweep`.
 pub fn remove_groups(core: Identity) {
     let name = name_of(core);
     for place in places() {

@@ -4,7 +4,7 @@
 use crate::Explanation;
 use crate::kernel::priority;
 use measure::Supply;
-use sched::Nanos;
+use sched::{Instant, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -46,11 +46,11 @@ impl Witness {
     /// The kernel has lost records.
     ///
     /// # Panics
-    /// As the recorder, which does not panic.
+    /// Never panics, because a witness ends once.
     pub fn end(mut self) -> Result<Supply, Explanation> {
         self.over.store(true, Ordering::Relaxed);
         let recorder = self.recorder.take().expect("a witness ends once");
-        recorder.join().expect("a recorder does not panic")
+        recorder.join().unwrap_or_else(|_| Err(Explanation::new("the recorder of a thread has failed", "report this")))
     }
 }
 
@@ -63,7 +63,7 @@ impl Drop for Witness {
 
 /// Records the intervals in which the thread is on a CPU, until `over` is set.
 fn record(mut switches: Switches, over: &AtomicBool) -> Result<Supply, Explanation> {
-    let (mut supply, mut since) = (Supply::default(), None);
+    let (mut supply, mut since, mut last) = (Supply::default(), None, Instant::ZERO);
     loop {
         let is_last = over.load(Ordering::Relaxed);
         while let Some(record) = switches.next_record() {
@@ -72,10 +72,12 @@ fn record(mut switches: Switches, over: &AtomicBool) -> Result<Supply, Explanati
                     let reason = format!("the record of a thread lacks {count} context switches");
                     return Err(Explanation::new(reason, "measure again on a host with less load"));
                 }
-                Record::Switch(switch) if switch.turn == Turn::In => since = Some(switch.at),
                 Record::Switch(switch) => {
-                    if let Some(since) = since.take() {
-                        supply.add(since, switch.at);
+                    // The clocks of two CPUs differ by some nanoseconds.
+                    last = last.max(switch.at);
+                    match switch.turn {
+                        Turn::In => since = Some(last),
+                        _ => since.take().into_iter().for_each(|since| supply.add(since, last)),
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! [`Edf`]: the accounts, admission control and queues of all entities, shared by the placements.
 
 use super::account::{Account, BudgetState, Enforce, Late, Rest};
-use super::change::{Change, Claims};
+use super::change::{ActiveUtilisations, Change};
 use crate::admission::Admission;
 use sched::queue::{Heaps, Lists};
 use sched::{
@@ -36,7 +36,7 @@ pub(crate) struct Edf {
     pub(super) accounts: Vec<Account>,
     pub(super) members: usize,
     pub(super) admission: Admission,
-    claims: Claims,
+    active: ActiveUtilisations,
     /// Waiting entities with a remaining slice: one queue per CPU if placement is partitioned, else one queue.
     pub(super) ready: Heaps<Instant>,
     /// Entities that wait for unreserved time: one list per CPU for the entities assigned to the CPU, and a last list
@@ -69,7 +69,7 @@ impl Edf {
             accounts: Vec::new(),
             members: 0,
             admission: Admission::new(host.cpus, reserve, partitioned),
-            claims: Claims::default(),
+            active: ActiveUtilisations::default(),
             ready: Heaps::new(if partitioned { host.cpus } else { 1 }),
             background: Lists::new(host.cpus + 1),
             arrivals: 0,
@@ -195,11 +195,11 @@ impl Edf {
     }
 
     /// Records the part of its slice that `e` has used in advance of a constant rate, before its reservation changes.
-    fn claim(&mut self, e: EntityId, account: &Account, now: Instant) {
+    fn keep_active(&mut self, e: EntityId, account: &Account, now: Instant) {
         if self.change == Change::Due
             && let Some(until) = account.used_until()
         {
-            self.claims.add(e, account.cpu, account.utilisation.units_up(), until, now);
+            self.active.add(e, account.cpu, account.utilisation.units_up(), until, now);
         }
     }
 
@@ -213,14 +213,14 @@ impl Edf {
             let other = self.account(other);
             if other.is_reserved() && other.cpu == on { other.utilisation.units() } else { 0 }
         };
-        account.postpone(self.claims.earliest(e, on, self.admission.spare(on), now, admitted), now);
+        account.postpone(self.active.earliest(e, on, self.admission.spare(on), now, admitted), now);
     }
 
     pub(super) fn detach(&mut self, e: EntityId, cx: &Cx<'_>) {
         let account = *self.account(e);
         self.withdraw(&account);
-        self.claim(e, &account, cx.now());
-        self.claims.detach(e);
+        self.keep_active(e, &account, cx.now());
+        self.active.detach(e);
         self.account_mut(e).open = false;
         self.members -= 1;
     }
@@ -256,7 +256,7 @@ impl Edf {
             account = Account { cpu: account.cpu, ..Account::open(Some(asked), self.enforce, now) };
         }
         if !is_same || is_moved {
-            self.claim(e, &before, now);
+            self.keep_active(e, &before, now);
             self.accounts[e.index()] = account;
             self.postpone(e, &mut account, now);
         }

@@ -198,14 +198,15 @@ impl Member {
     /// only such reports count.
     fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool, now: Instant) {
         if matches!(self.judge, Judge::Meter(_)) {
-            self.judge = Judge::Driver { changed: None };
+            self.judge = Judge::Driver { changed: None, excess: Nanos::ZERO };
             self.got.promise = Promise::default();
         }
         self.got.promise.end(due, delivered, throughout);
-        let is_whole = self.params.reservation.is_some_and(|new| throughout && due == new.slice && delivered >= due);
-        if let Judge::Driver { changed } = &mut self.judge
-            && let Some(since) = changed.take_if(|_| is_whole)
-        {
+        let Judge::Driver { changed, excess } = &mut self.judge else { return };
+        let owed = std::mem::replace(excess, delivered.saturating_sub(due));
+        let is_whole =
+            self.params.reservation.is_some_and(|new| throughout && delivered >= due && due + owed >= new.slice);
+        if let Some(since) = changed.take_if(|_| is_whole) {
             self.got.promise.changes.record(now.since(since));
         }
     }
@@ -268,7 +269,7 @@ impl Member {
         if params.reservation != self.params.reservation {
             let blocked = self.doing() == Doing::Blocked;
             self.judge = match self.judge {
-                Judge::Driver { .. } => Judge::Driver { changed: Some(now) },
+                Judge::Driver { excess, .. } => Judge::Driver { changed: Some(now), excess },
                 Judge::Meter(_) => Judge::Meter(params.reservation.map(|reservation| match self.params.reservation {
                     Some(_) => Watch::changed(reservation, blocked, now),
                     None => Watch::new(reservation, now),
@@ -295,8 +296,9 @@ enum Judge {
     /// The meter, from the states of the entity; `None` without a reservation.
     Meter(Option<Watch>),
     /// The driver, which reports each period. `changed` is the instant of a change of the reservation that no period has
-    /// delivered in full yet.
-    Driver { changed: Option<Instant> },
+    /// delivered in full yet. `excess` is the time that the last period delivered in excess of what was due. The driver
+    /// deducts it from the next slice.
+    Driver { changed: Option<Instant>, excess: Nanos },
 }
 
 /// Records the rare events of one entity.

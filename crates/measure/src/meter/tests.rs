@@ -200,6 +200,34 @@ fn a_change_is_effective_with_the_first_reported_period_of_the_new_slice() {
     assert_eq!((promise.changes.count(), promise.changes.longest()), (1, Nanos::ms(30)));
 }
 
+/// The end of a slice is late by some microseconds, and the driver deducts them from the next slice. The period in which
+/// the slice changes delivers a part of the new slice.
+#[test]
+fn a_change_is_effective_in_a_period_whose_slice_was_partly_delivered_before() {
+    let mut meter = Meter::new();
+    let period = |due, delivered| Event::Period {
+        entity: A,
+        due: Nanos::us(due),
+        delivered: Nanos::us(delivered),
+        throughout: true,
+    };
+    for (at, event) in [
+        (0, attach(A, reserved(4, 10))),
+        (10, period(4_000, 4_010)),
+        (15, Event::Adjust { entity: A, params: Box::new(reserved(5, 10)) }),
+        (20, period(4_490, 4_510)),
+        (30, period(4_980, 4_970)),
+        (40, period(5_000, 5_010)),
+        (50, Event::Adjust { entity: A, params: Box::new(reserved(6, 10)) }),
+        (60, period(5_990, 6_010)),
+        (70, Event::End),
+    ] {
+        meter.record(ms(at), &event);
+    }
+    let changes = &meter.members()[0].got.promise.changes;
+    assert_eq!((changes.count(), changes.longest(), changes.percentile(1)), (2, Nanos::ms(25), Nanos::ms(10)));
+}
+
 /// A driver measures CPU time. Of 10 ms on its CPU, the entity used 9 ms. A further 2 ms were background CPU time.
 #[test]
 fn measured_time_counts_instead_of_the_clock() {

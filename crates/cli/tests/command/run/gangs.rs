@@ -14,13 +14,13 @@ const PROMISE: [&str; 6] = ["--period", "20ms", "--slice", "8ms", "--cpus", "2"]
 /// Half of the slice on each CPU.
 const TOGETHER: Nanos = Nanos::ms(2);
 
-/// Runs a process beside hogs under this promise. Two threads of the process begin to spin 30 ms apart, so that periods
-/// that follow their wake-ups would be half a period apart. Returns the report and the trace.
-fn run(more: &[&str]) -> (Value, String) {
+/// Runs a process as a gang beside hogs. Two threads of the process begin to spin 30 ms apart, so that periods that
+/// follow their wake-ups would be half a period apart. Returns the report and the trace.
+fn run() -> (Value, String) {
     let mut victim = Victim::of_threads();
     victim.hear();
     let _hogs = hogs();
-    let args = [&PROMISE[..], &["--for", "3s", "--json", "--trace", "run.txt"], more].concat();
+    let args = [&PROMISE[..], &["--gang", "--for", "3s", "--json", "--trace", "run.txt"]].concat();
     let mut live = Live::promise(&args, &[victim.pid()]);
     victim.ask("hog");
     clock::sleep(Nanos::ms(30));
@@ -122,9 +122,9 @@ fn a_vm_of_a_scenario_is_a_gang_whose_promises_change_together() {
     assert!(done.stdout.contains(refusal) && done.stdout.contains("start skew"), "{}", done.stdout);
 }
 
-/// The same threads without a gang start apart, because their periods follow their own wake-ups.
+/// The start skew of vCPUs whose periods begin half a period apart shows that the measurement tells them from a gang.
 #[test]
-fn the_threads_of_a_gang_start_together_and_those_of_no_gang_do_not() {
+fn the_threads_of_a_gang_start_together_and_staggered_vcpus_do_not() {
     let Some(_turn) = turn() else { return };
     if affinity::get(thread::current()).unwrap().len() < 2 {
         eprintln!("SKIPPED: there is one CPU");
@@ -133,7 +133,7 @@ fn the_threads_of_a_gang_start_together_and_those_of_no_gang_do_not() {
     // A single run proves little if a hypervisor withdraws CPUs. The output has all measured start skews.
     let mut measured = Vec::new();
     let is_together = (0..3).any(|_| {
-        let (report, trace) = run(&["--gang"]);
+        let (report, trace) = run();
         let gang = &report["groups"][0];
         let number = |key: &str| gang[key].as_u64().unwrap_or_else(|| panic!("{key} is in {gang}"));
         let (count, median) = (number("start_skews"), Nanos::ns(number("start_skew_p50_ns")));
@@ -144,13 +144,21 @@ fn the_threads_of_a_gang_start_together_and_those_of_no_gang_do_not() {
         count > 50 && median < TOGETHER && as_if_a_gang(&trace) == median
     });
     assert!(is_together, "{measured:?}");
+    let _hogs = hogs();
+    let scenario = "name = \"apart\"\ncpus = 2\nlength = \"2s\"\n\
+                    [[vm]]\nname = \"parallel\"\nvcpus = 2\nstagger = \"10ms\"\nworkload = \"hog\"\n\
+                    slice = \"4ms\"\nperiod = \"20ms\"\n";
     let mut measured = Vec::new();
     let is_apart = (0..3).any(|_| {
-        let (report, trace) = run(&[]);
-        assert_eq!(report["groups"].as_array().map(Vec::len), Some(0));
+        let mut live = Live::of_scenario_with(scenario, &["--trace", "run.txt"]);
+        let done = live.done();
+        assert!(matches!(done.code, Some(0 | 3)), "{:?}: {}", done.code, done.stderr);
+        let trace = live.said("run.txt");
+        let all = groups(&trace);
+        assert!(all.len() == 2 && all.iter().all(|&(_, group)| group == GroupId::ROOT), "{all:?}");
         measured.push(as_if_a_gang(&trace));
         measured.last().is_some_and(|&median| median >= TOGETHER)
     });
-    eprintln!("start skews without a gang: p50 {measured:?}");
+    eprintln!("start skews of staggered vCPUs: p50 {measured:?}");
     assert!(is_apart, "{measured:?}");
 }

@@ -337,6 +337,13 @@ pub trait Kernel {
         Vec::new()
     }
 
+    /// Wakes the agent of `cpu` when the thread has used `time` of CPU time from now on, and again after each further
+    /// `time`. `None`: no longer. The thread must be confined to `cpu`, and have no timer on another CPU.
+    ///
+    /// # Errors
+    /// The thread has ended, or the host does not report this: use a timer of elapsed time instead.
+    fn set_cpu_timer(&self, thread: &mut Self::Thread, cpu: CpuId, time: Option<Nanos>) -> Result<()>;
+
     /// Starts or stops waiting until no raised thread wants `cpu`. The agent of `cpu` is then woken once.
     fn await_quiet(&self, cpu: CpuId, wanted: bool);
 }
@@ -534,6 +541,10 @@ impl<K: Kernel> Kernel for &K {
 
     fn last_births(&self, thread: &mut Self::Thread) -> Vec<u32> {
         (**self).last_births(thread)
+    }
+
+    fn set_cpu_timer(&self, thread: &mut Self::Thread, cpu: CpuId, time: Option<Nanos>) -> Result<()> {
+        (**self).set_cpu_timer(thread, cpu, time)
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

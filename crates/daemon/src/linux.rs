@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use sys::attributes::{self, Attributes, Policy};
 use sys::births::Children;
+use sys::cpu_timer::CpuTimer;
 use sys::cpus::Cpusets;
 use sys::event::{Bell, Waiting};
 use sys::inheritance::Donor;
@@ -48,6 +49,8 @@ pub struct Thread {
     entry: Option<Switches>,
     /// CPU whose agent waits for the events of the thread.
     listened: Option<CpuId>,
+    /// Timer of the thread's CPU time, and the CPU whose agent it wakes.
+    cpu_timer: Option<(CpuId, CpuTimer)>,
     /// Forks of the thread, and the CPU on which they are recorded.
     children: Option<(CpuId, Children)>,
 }
@@ -93,7 +96,15 @@ fn held_in<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T
 
 impl Thread {
     fn of(held: thread::Thread) -> Thread {
-        Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: None, children: None }
+        Thread {
+            held,
+            meter: OnceLock::new(),
+            process: OnceLock::new(),
+            entry: None,
+            listened: None,
+            cpu_timer: None,
+            children: None,
+        }
     }
 
     /// Returns an event source for the agent of a CPU. While the thread is [awaited](Kernel::await_entry), the source
@@ -119,6 +130,24 @@ impl Thread {
             }
         };
         Ok(self.entry.insert(entry))
+    }
+
+    /// Returns the timer of the thread's CPU time, which wakes the agent of `cpu` through `waiting`.
+    fn cpu_timer(&mut self, cpu: CpuId, waiting: &Waiting) -> Result<&mut CpuTimer> {
+        let timer = match self.cpu_timer.take() {
+            Some((on, timer)) if on == cpu => timer,
+            // Closing the timer of another CPU removes it from the event set of that agent.
+            _ => {
+                let timer = CpuTimer::of_thread(self.held.tid())?;
+                // The timer was opened by tid. This check succeeds only if the thread still exists, so the tid has not
+                // been reused.
+                self.held.status()?;
+                // Edge-triggered, because the timer stays readable once the thread has ended.
+                waiting.add_edges(&timer, Linux::SPENT)?;
+                timer
+            }
+        };
+        Ok(&mut self.cpu_timer.insert((cpu, timer)).1)
     }
 
     fn process(&self) -> Result<&Process> {
@@ -181,6 +210,8 @@ impl Linux {
     /// Number, in the event set of an agent, of the event that an awaited thread has begun to run or has ended. The upper
     /// half of the number is the tid.
     const ENTRY: u64 = 2;
+    /// Number, in the event set of an agent, of the event that a thread has used the CPU time of its timer.
+    const SPENT: u64 = 3;
     /// Number of a fork event in the event set of the keeper.
     pub const BIRTH: u64 = 1;
 
@@ -447,6 +478,17 @@ impl Kernel for Linux {
             children.read_into(&mut forked);
         }
         forked
+    }
+
+    fn set_cpu_timer(&self, thread: &mut Thread, cpu: CpuId, time: Option<Nanos>) -> Result<()> {
+        let outcome = match (time, self.agents.get(cpu.index())) {
+            (Some(time), Some(Some(waiting))) => thread.cpu_timer(cpu, waiting).and_then(|timer| timer.set(time)),
+            _ => thread.cpu_timer.as_mut().map_or(Ok(()), |(_, timer)| timer.clear()),
+        };
+        match outcome {
+            Err(_) if !thread.held.is_there() => Err(Error::Gone(thread.tid())),
+            outcome => outcome,
+        }
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

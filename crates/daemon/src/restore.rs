@@ -43,10 +43,21 @@ pub const PATIENCE: Nanos = Nanos::ms(300);
 /// Restores the threads of `table` and their new children. While a fork that began before the restoration may be in
 /// progress, repeats the scan for children, for [`PATIENCE`] at most. Calls `pause` between scans. The rows stay in the
 /// table; only their freezes and stops are cleared.
-pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos)) -> Restored {
-    let mut restoring = Restoring::begin_all(kernel, table);
+pub fn restore<K: Kernel>(kernel: &K, table: &Table, pause: impl FnMut(Nanos)) -> Restored {
+    restore_beating(kernel, table, pause, &|| {})
+}
+
+/// Restores threads like [`restore`]. Calls `beat` before each step on a thread, process or group: the restoration of a
+/// large table on a busy host can take longer than the guardian waits for a beat.
+pub fn restore_beating<K: Kernel>(
+    kernel: &K,
+    table: &Table,
+    mut pause: impl FnMut(Nanos),
+    beat: &dyn Fn(),
+) -> Restored {
+    let mut restoring = Restoring::begin_all_beating(kernel, table, beat);
     loop {
-        restoring.look(kernel, table);
+        restoring.look_beating(kernel, table, beat);
         match restoring.pause().filter(|_| restoring.time() < PATIENCE) {
             Some(rest) => pause(rest),
             None => return restoring.end(),

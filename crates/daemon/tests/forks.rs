@@ -1,12 +1,16 @@
 //! Tests of forks that begin before the forking thread is restored and end afterwards, on a simulated host.
 
-use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, find, scan};
+use daemon::dispatch::{
+    Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, enclose, find, release_groups,
+    scan, scan_beating,
+};
 use daemon::kernel::{Kernel, priority};
-use daemon::restore::{PATIENCE, Restored, Restoring, restore};
+use daemon::restore::{PATIENCE, Restored, Restoring, restore, restore_beating};
 use daemon::table::{Entry, Original, Table};
 use sched::{CpuId, CpuSet, Instant, Nanos, Reservation};
 use sim::{Periodic, Workload};
 use simhost::{Caller, Kind, Memory, Setting, Settings, SimulatedKernel};
+use std::cell::Cell;
 use std::sync::Arc;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
@@ -219,9 +223,9 @@ fn a_promise_is_made_to_the_processes_of_an_earlier_scan() {
     assert!(scanned.is_some() && scan(&scene.daemon, 1_999).is_none());
     let child = scene.host.world_mut().fork(client, Workload::Hog).expect("numbers are free");
     let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
-    let (entities, _) = dispatcher.admit_scanned(&request, client, &ours, scanned, Enclosure::none()).unwrap();
+    let admission = dispatcher.admit_scanned(&request, client, &ours, scanned, Enclosure::none()).unwrap();
     assert!(dispatcher.known().is_empty(), "the keeper scans once the threads of the earlier scan are adopted");
-    while dispatcher.adopt_further(entities[0], 1).unwrap().is_some() {}
+    while dispatcher.adopt_further(admission.tree, 1).unwrap().is_some() {}
     let threads = || scene.table.entries().iter().map(|(_, entry)| entry.thread.tid).collect::<Vec<u32>>();
     assert_eq!(threads(), [client]);
     // The keeper finds the child.
@@ -236,6 +240,65 @@ fn a_promise_is_made_to_the_processes_of_an_earlier_scan() {
     let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
     dispatcher.admit_scanned(&request, client, &ours, scan(&scene.daemon, other), Enclosure::none()).unwrap();
     assert_eq!(scene.table.entries()[0].1.thread.tid, client);
+}
+
+/// Calls `act` with a beat. Returns the number of beats.
+fn beats_during(act: impl FnOnce(&dyn Fn())) -> usize {
+    let beats = Cell::new(0);
+    act(&|| beats.set(beats.get() + 1));
+    beats.get()
+}
+
+#[test]
+fn scans_moves_to_a_group_and_restorations_beat_at_each_process() {
+    const PROCESSES: usize = 20;
+    let scene = Scene::new();
+    let parent = scene.raised(WAS, Workload::Hog);
+    for _ in 1..PROCESSES {
+        scene.host.world_mut().fork(parent, Workload::Hog).expect("numbers are free");
+    }
+    let mut rows = Vec::new();
+    let scanning = beats_during(|beat| drop(scan_beating(&scene.daemon, parent, beat)));
+    let enclosing = beats_during(|beat| {
+        rows = enclose(&scene.daemon, &scene.table, parent, beat).expect("it can be frozen").rows()
+    });
+    let releasing = beats_during(|beat| release_groups(&scene.daemon, &scene.table, &rows, beat));
+    let restoring = beats_during(|beat| {
+        let restored = restore_beating(&scene.daemon, &scene.table, |rest| scene.pass(rest), beat);
+        assert!(restored.is_settled(), "{restored}");
+    });
+    for (beats, what) in [(scanning, "scan"), (enclosing, "enclose"), (restoring, "restore")] {
+        assert!(beats >= PROCESSES, "{what}: {beats}");
+    }
+    assert!(releasing > 0 && scene.is_as_before());
+}
+
+#[test]
+fn the_threads_of_an_admission_are_adopted_even_if_one_of_its_clients_is_dismissed_between_two_steps() {
+    const THREADS: usize = 6;
+    for dismissed in [&[0_usize][..], &[1], &[0, 1]] {
+        let scene = Scene::new();
+        let client = scene.begin(WAS, Workload::Hog);
+        for _ in 1..THREADS {
+            scene.host.world_mut().clone_thread(client, Workload::Hog).expect("numbers are free");
+        }
+        let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
+        let request = PromiseRequest { affinity: CpuSet::ALL, cpus: 2, ..request };
+        let ours = [scene.daemon.pid()];
+        let scanned = scan(&scene.daemon, client);
+        let admission = dispatcher.admit_scanned(&request, client, &ours, scanned, Enclosure::none()).unwrap();
+        assert_eq!(admission.entities.len(), 2);
+        dispatcher.adopt_further(admission.tree, 1).unwrap().expect("threads are left");
+        for &nth in dismissed {
+            let _: CpuSet = dispatcher.dismiss(admission.entities[nth]);
+        }
+        while dispatcher.adopt_further(admission.tree, 1).unwrap().is_some() {}
+        let goes_on = dismissed.len() < admission.entities.len();
+        assert_eq!(dispatcher.known().len(), usize::from(goes_on));
+        // A thread that the dismissed client had is not adopted again.
+        let adopted = dispatcher.known().first().map_or(0, |known| known.threads.len());
+        assert!(if goes_on { adopted >= THREADS - 1 } else { adopted == 0 }, "{dismissed:?}: {adopted}");
+    }
 }
 
 #[test]

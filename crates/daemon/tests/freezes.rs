@@ -31,7 +31,7 @@ impl Scene {
     }
 
     fn enclose(&self) -> Enclosure<Caller> {
-        enclose(&self.daemon, &self.table, self.pid).unwrap()
+        enclose(&self.daemon, &self.table, self.pid, &|| {}).unwrap()
     }
 
     fn freeze(&self, enclosure: &mut Enclosure<Caller>) {
@@ -74,13 +74,13 @@ fn a_released_enclosure_leaves_no_row_and_no_group_but_the_frozen_one_of_the_dae
     assert_eq!((rows.len(), groups), (1, 2), "one group for both processes, and one of the daemon");
     scene.freeze(&mut enclosure);
     assert!(scene.host.world().is_frozen(child));
-    release_groups(&scene.daemon, &scene.table, &rows);
+    release_groups(&scene.daemon, &scene.table, &rows, &|| {});
     assert_eq!((scene.table.groups().len(), scene.host.world().groups_of_tactus().len()), (1, 1));
     assert!(scene.host.world().differences().is_empty());
     // The next client needs no second group of the daemon.
     let rows = scene.enclose().rows();
     assert_eq!(scene.table.groups().len(), 2);
-    release_groups(&scene.daemon, &scene.table, &rows);
+    release_groups(&scene.daemon, &scene.table, &rows, &|| {});
     assert!(scene.restore() && scene.is_as_before());
 }
 
@@ -105,7 +105,7 @@ fn a_process_that_cannot_be_moved_is_refused_and_nothing_is_left() {
     let scene = Scene::new();
     let child = scene.host.world_mut().fork(scene.pid, Workload::Hog).unwrap();
     scene.host.world_mut().protect(child, Refuses { all: true, ..Refuses::default() });
-    let refused = enclose(&scene.daemon, &scene.table, scene.pid).unwrap_err();
+    let refused = enclose(&scene.daemon, &scene.table, scene.pid, &|| {}).unwrap_err();
     assert!(refused.to_string().starts_with(&format!("cannot move process {child}")), "{refused}");
     assert!(scene.table.groups().is_empty() && scene.is_as_before());
 }
@@ -114,7 +114,7 @@ fn a_process_that_cannot_be_moved_is_refused_and_nothing_is_left() {
 fn groups_inside_each_other_are_removed_from_the_inside_out() {
     let scene = Scene::new();
     let child = scene.host.world_mut().fork(scene.pid, Workload::Hog).unwrap();
-    let inner = enclose(&scene.daemon, &scene.table, child).unwrap();
+    let inner = enclose(&scene.daemon, &scene.table, child, &|| {}).unwrap();
     let outer = scene.enclose();
     assert!(!inner.rows().is_empty() && !outer.rows().is_empty());
     assert!(scene.restore() && scene.is_as_before());

@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    fn agent_of(&self, daemon: u32, cpu: CpuId) -> Option<u32> {
+    pub(super) fn agent_of(&self, daemon: u32, cpu: CpuId) -> Option<u32> {
         let on = |&&(of, on, ..): &&(u32, CpuId, u32, u32)| of == daemon && on == cpu;
         self.agents.iter().find(on).map(|&(_, _, agent, _)| agent)
     }

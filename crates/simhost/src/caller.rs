@@ -488,6 +488,12 @@ impl Kernel for Caller {
         Ok(())
     }
 
+    fn set_cpu_timer(&self, thread: &mut Held, cpu: CpuId, time: Option<Nanos>) -> Result<()> {
+        let mut world = self.enter_about(thread)?;
+        world.set_cpu_timer(thread.identity.tid, time.map(|time| (self.pid, cpu, time)));
+        Ok(())
+    }
+
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {
         if let Ok(mut world) = self.enter() {
             world.await_quiet(self.pid, cpu, wanted);

@@ -34,6 +34,7 @@ mod actor;
 mod actors;
 mod births;
 mod caller;
+mod cpu_timer;
 mod dice;
 mod fork;
 mod freezer;

@@ -28,6 +28,8 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     pub(super) usage: Usage,
+    /// Time of the present wait for a CPU so far, which `usage` does not contain yet.
+    pub(super) waits: Nanos,
     /// CPU time at a priority that only Tactus sets.
     pub(super) raised: Nanos,
     pub(super) place: Place,
@@ -36,6 +38,20 @@ pub(super) struct Account {
     /// Instant up to which CPU time is charged.
     pub(super) since: Instant,
     pub(super) cpu: usize,
+}
+
+/// A timer of the CPU time of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CpuTimer {
+    /// Pid of the daemon, and the CPU whose agent the timer wakes.
+    pub(super) daemon: u32,
+    pub(super) cpu: CpuId,
+    /// Total CPU time of the thread when the timer should expire, and when it expires. The difference is a simulated
+    /// lateness.
+    pub(super) due: Nanos,
+    pub(super) at: Nanos,
+    /// CPU time between two expiries.
+    pub(super) every: Nanos,
 }
 
 /// A thread.
@@ -68,6 +84,8 @@ pub(super) struct Thread {
     pub(super) wants: bool,
     /// Pid of the daemon, and a CPU. The daemon's agent of this CPU is woken when the thread begins to run on this CPU.
     pub(super) awaited_by: Option<(u32, CpuId)>,
+    /// Timer of the thread's CPU time.
+    pub(super) cpu_timer: Option<CpuTimer>,
     pub(super) actor: Option<Actor>,
     /// Mark of the thread, which may be inherited from an ancestor.
     pub(super) tag: Option<usize>,
@@ -88,7 +106,8 @@ impl Thread {
         account.since = now;
         match account.place {
             Place::Away => {}
-            Place::Waiting => account.usage.waited += spent,
+            // Linux counts a wait when it is over.
+            Place::Waiting => account.waits += spent,
             Place::On(_) => {
                 account.usage.ran += spent;
                 if is_raised {

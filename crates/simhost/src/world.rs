@@ -47,6 +47,8 @@ pub struct World {
     arrivals: Vec<u32>,
     /// For each awaited thread that has begun to run or has ended since: the pid of the daemon, the CPU, and the tid.
     pub(super) entered: Vec<(u32, CpuId, u32)>,
+    /// Tids of the threads with a timer of their CPU time.
+    pub(super) cpu_timers: Vec<u32>,
     /// Tids of the threads inside a fork.
     pub(super) forking: Vec<u32>,
     /// For each daemon: its pid, and the tid of the actor that is woken when a loan ends.
@@ -97,6 +99,7 @@ impl World {
             late: Nanos::ZERO,
             arrivals: Vec::new(),
             entered: Vec::new(),
+            cpu_timers: Vec::new(),
             forking: Vec::new(),
             keepers: Vec::new(),
             loans: 0,
@@ -185,7 +188,7 @@ impl World {
     /// handled.
     fn step(&mut self, end: Instant) -> bool {
         let others = self.others.as_ref().map_or(Instant::NEVER, |others| others.next());
-        let own = self.next_timer.min(others);
+        let own = self.next_timer.min(self.next_cpu_timer()).min(others);
         let limit = end.min(own.max(self.now()));
         if limit > self.now() && self.host.step(limit) {
             self.steps += 1;
@@ -198,6 +201,7 @@ impl World {
         if self.next_timer <= self.now() {
             self.ring_timers();
         }
+        self.ring_cpu_timers();
         if others <= self.now()
             && let Some(mut others) = self.others.take()
         {
@@ -224,6 +228,7 @@ impl World {
                 continue;
             }
             thread.charge(now);
+            thread.account.usage.waited += std::mem::take(&mut thread.account.waits);
             thread.account.sleeps += u64::from(place == Place::Away);
             thread.account.place = place;
             if let Place::On(cpu) = place {
@@ -297,9 +302,18 @@ impl World {
             is_scripted: workload == Workload::Scripted,
             wants: false,
             awaited_by: None,
+            cpu_timer: None,
             tag: None,
             actor: None,
-            account: Account { usage, raised: Nanos::ZERO, place: Place::Away, sleeps: 0, since: now, cpu },
+            account: Account {
+                usage,
+                waits: Nanos::ZERO,
+                raised: Nanos::ZERO,
+                place: Place::Away,
+                sleeps: 0,
+                since: now,
+                cpu,
+            },
         });
     }
 
@@ -419,6 +433,7 @@ impl World {
         if let Some(entity) = thread.entity {
             // The block takes effect at once, so that a wake-up at the same instant is not lost.
             thread.charge(now);
+            thread.account.usage.waited += std::mem::take(&mut thread.account.waits);
             thread.account.sleeps += u64::from(thread.account.place != Place::Away);
             thread.account.place = Place::Away;
             self.host.pause(entity);

@@ -8,8 +8,8 @@ use crate::guardians::Guardians;
 use crate::options::{Options, Target};
 use crate::policies::Policies;
 use daemon::dispatch::{
-    Dispatcher, Enclosure, PromiseRequest, Refusal, Signals, begin_loans, enclose, ended, find, moved_threads,
-    release_groups, scan,
+    Admission, Dispatcher, Enclosure, PromiseRequest, Refusal, Signals, begin_loans, enclose, ended, find,
+    moved_threads, release_groups, scan,
 };
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, restore_at_once};
@@ -399,19 +399,20 @@ impl Daemon {
             Limit::Soft => Enclosure::none(),
             Limit::Hard => {
                 self.dispatcher.check(request, pid, &ours, scan(&self.caller, pid).as_ref())?;
-                enclose(&self.caller, &self.table, pid)?
+                enclose(&self.caller, &self.table, pid, &|| {})?
             }
         };
         let groups = enclosure.rows();
         let admit = || {
-            let (entities, mut call) = self.dispatcher.admit_scanned(request, pid, &ours, None, enclosure)?;
-            while let Some(further) = self.dispatcher.adopt_further(entities[0], AT_ONCE)? {
+            let admitted = self.dispatcher.admit_scanned(request, pid, &ours, None, enclosure)?;
+            let Admission { entities, tree, mut call } = admitted;
+            while let Some(further) = self.dispatcher.adopt_further(tree, AT_ONCE)? {
                 call = call.iter().chain(further.iter()).collect();
             }
             Ok((entities, call))
         };
         let answer = admit();
-        answer.inspect_err(|_| release_groups(&self.caller, &self.table, &groups))
+        answer.inspect_err(|_| release_groups(&self.caller, &self.table, &groups, &|| {}))
     }
 
     /// Admits the next client, and dismisses a client from time to time.

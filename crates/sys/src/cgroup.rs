@@ -403,6 +403,22 @@ impl Group {
         self.adopt(name)
     }
 
+    /// Removes the child group `name` if it has neither tasks nor groups below. Returns whether the group is gone. The
+    /// list of the tasks of a group (cgroup.procs) may be a second old in version 1, so the removal does not read it.
+    ///
+    /// # Errors
+    /// The caller lacks permission.
+    pub fn remove_if_empty(&self, name: &str) -> Result<bool> {
+        match unlinkat(&self.directory, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(true),
+            Err(rustix::io::Errno::BUSY) => Ok(false),
+            Err(errno) => {
+                let what = format!("remove the control group {}", self.path.join(name).display());
+                Err(Error::from(errno, what, REMEDY))
+            }
+        }
+    }
+
     /// Adopts a child group that an earlier run has left behind. The child group is removed when the handle is dropped.
     ///
     /// # Errors

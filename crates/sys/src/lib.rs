@@ -11,7 +11,7 @@
 //! | [`thread`], [`process`] | identity, and handles that never refer to a later thread or process |
 //! | [`inheritance`] | lending a priority to a thread without a change to its attributes |
 //! | [`usage`] | CPU time and run state, read without allocating memory |
-//! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several events at once |
+//! | [`clock`], [`cpu_timer`], [`event`] | the monotonic clock, timers of time and of CPU time, and waiting for several events at once |
 //! | [`switches`], [`births`] | context switches and forks, reported as they happen |
 //! | [`cgroup`], [`freezer`] | control groups that Tactus creates, and freezing their tasks |
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | limits, privileges, CPUs and kernel of this machine |
@@ -25,6 +25,7 @@ pub mod births;
 pub mod cgroup;
 pub mod child;
 pub mod clock;
+pub mod cpu_timer;
 pub mod cpus;
 pub mod event;
 mod file;

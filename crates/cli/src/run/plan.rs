@@ -69,6 +69,8 @@ pub(crate) struct Plan {
     pub(crate) is_traced: bool,
     /// Whether the report has the measures of XenMon.
     pub(crate) is_monitored: bool,
+    /// Whether every sleep of a client is recorded.
+    pub(crate) records_sleeps: bool,
     /// Whether the output of commands is captured, and the CPU time of workers is recorded by witnesses.
     pub(crate) is_observed: bool,
     /// Scenario file of the plan; empty without a scenario.
@@ -168,10 +170,20 @@ pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
             scenario.only_entities("a live run")?;
             scenario.length = length.unwrap_or(scenario.length);
             let plan = from_scenario(&scenario, args.output.json)?;
-            Ok(Plan { is_traced: args.output.trace.is_some(), is_monitored: args.xenmon, ..plan })
+            let (is_traced, is_monitored) = (args.output.trace.is_some(), args.xenmon);
+            Ok(Plan { is_traced, is_monitored, records_sleeps: records_sleeps(args), ..plan })
         }
         None => from_arguments(args, length),
     }
+}
+
+/// Returns whether an output of the run needs every sleep of the clients. The picture in text of the first periods does not:
+/// see [`PromiseRequest::records_sleeps`].
+fn records_sleeps(args: &Run) -> bool {
+    let output = &args.output;
+    let pictures =
+        [output.trace.is_some(), output.svg.is_some(), output.gantt_from.is_some(), output.gantt_to.is_some()];
+    args.xenmon || pictures.contains(&true)
 }
 
 /// Returns the processes of the command line, with their names.
@@ -223,6 +235,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
         json: args.output.json,
         is_traced: args.output.trace.is_some(),
         is_monitored: args.xenmon,
+        records_sleeps: records_sleeps(args),
         is_observed: false,
         source: Text::default(),
     };
@@ -319,6 +332,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
         json,
         is_traced: false,
         is_monitored: false,
+        records_sleeps: true,
         is_observed: false,
         source: scenario.source.clone(),
     }

@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use daemon::Explanation;
 use daemon::dispatch::{Dismissed, Others, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
-use daemon::live::Client;
+use daemon::live::{Client, News};
 use daemon::processes::{Launcher, Output, RunProcess, Witness};
 use measure::Supply;
 use run::live::{left_to_kernel, merged, relative};
@@ -20,8 +20,10 @@ use sys::usage;
 use sys::{clock, thread};
 use trace::{Event, Job, Sink};
 
-/// Interval between checks for events and ended processes.
-const POLL: Nanos = Nanos::ms(50);
+/// Interval between checks for events and ended processes. A line about a broken promise is at most this late.
+const POLL: Nanos = Nanos::ms(100);
+/// Interval in an experiment, which measures the time to the end of a process by these checks.
+const POLL_OF_EXPERIMENT: Nanos = Nanos::ms(50);
 /// Time that a command has to end after SIGTERM.
 const GRACE: Nanos = Nanos::s(2);
 /// Maximum time from the end of a process's last thread to the report of the end by the process's descriptor.
@@ -117,7 +119,6 @@ pub(crate) struct Player<'a> {
     /// Measurements of events during the run. `None`: the events are measured at the end, together with the jobs
     /// that workers report then.
     measured: Option<Measured>,
-    fresh: Vec<(Instant, Event)>,
     lost: u64,
     left: Vec<Dismissed>,
     breaches: Breaches,
@@ -145,7 +146,6 @@ pub(crate) fn play(front: Option<&Client>, plan: &Plan, what: &str) -> Result<Pl
         events: Vec::new(),
         measured: (!plan.processes.iter().any(|planned| matches!(planned.source, Source::Work(_))))
             .then(|| Measured::new(plan.is_monitored)),
-        fresh: Vec::new(),
         lost: 0,
         left: Vec::new(),
         breaches: Breaches::default(),
@@ -178,10 +178,11 @@ impl Player<'_> {
         coming.sort_unstable();
         coming.reverse();
         let end = self.plan.length.map_or(Instant::NEVER, |length| self.start.saturating_add(length));
+        let poll = if self.plan.is_observed { POLL_OF_EXPERIMENT } else { POLL };
         loop {
             let now = clock::now();
             // Processes with arrival zero exist before the start.
-            let due = now.saturating_add(PREPARATION.saturating_add(POLL));
+            let due = now.saturating_add(PREPARATION.saturating_add(poll));
             while let Some((_, index)) = coming.pop_if(|(arrival, _)| self.moment(*arrival) <= due.min(end)) {
                 self.begin(index)?;
             }
@@ -197,7 +198,7 @@ impl Player<'_> {
             }
             let next = [coming.last().map(|(arrival, _)| *arrival), self.changes.last().map(|(at, ..)| *at)];
             let next = next.into_iter().flatten().min().map_or(Instant::NEVER, |at| self.moment(at));
-            clock::sleep_until(now.saturating_add(POLL).min(end).min(next.max(now.saturating_add(Nanos::ms(1)))));
+            clock::sleep_until(now.saturating_add(poll).min(end).min(next.max(now.saturating_add(Nanos::ms(1)))));
         }
     }
 
@@ -285,7 +286,8 @@ impl Player<'_> {
             others => others,
         };
         let reservation = Reservation { start, ..request.reservation };
-        let request = PromiseRequest { reservation, others, ..request.clone() };
+        let records_sleeps = self.plan.records_sleeps;
+        let request = PromiseRequest { reservation, others, records_sleeps, ..request.clone() };
         let entities = front.admit(&request, pid).map_err(|refusal| self.plan.refused(index, &refusal))?;
         self.reports_wakeups &= entities.iter().all(|&e| front.reports_wakeups(e));
         self.read();
@@ -328,11 +330,14 @@ impl Player<'_> {
         }
     }
 
+    /// Reads new events and dismissals.
     fn read(&mut self) {
         let Some(front) = self.front else { return };
-        self.lost += front.read_journal(&mut self.fresh);
+        let News { events, lost, dismissed } = front.read_news();
+        self.lost += lost;
+        self.left.extend(dismissed);
         let begun = self.counted(self.start);
-        for (at, event) in &self.fresh {
+        for (at, event) in &events {
             let (ends, plan) = (&self.ends, self.plan);
             let at = Instant::ZERO + at.saturating_since(begun);
             self.breaches.hear(at, event, |entity| name_of(ends, plan, entity));
@@ -340,7 +345,7 @@ impl Player<'_> {
         if let Some(measured) = &mut self.measured {
             let begun = Instant::ZERO + self.start.saturating_since(self.epoch);
             let end = self.plan.length.map_or(Instant::NEVER, |length| begun.saturating_add(length));
-            for (at, event) in in_time(self.fresh.iter().cloned(), end) {
+            for (at, event) in in_time(events.iter().cloned(), end) {
                 measured.record(Instant::ZERO + at.saturating_since(begun), &relative(event, begun));
             }
         }
@@ -348,17 +353,14 @@ impl Player<'_> {
         let most = if is_all_needed { EVENTS_MOST } else { DRAWN_MOST };
         let room = most.saturating_sub(self.events.len());
         if is_all_needed {
-            self.lost += self.fresh.len().saturating_sub(room) as u64;
+            self.lost += events.len().saturating_sub(room) as u64;
         }
-        self.events.extend(self.fresh.drain(..).take(room));
+        self.events.extend(events.into_iter().take(room));
     }
 
-    /// Reads new events, and handles ended processes.
+    /// Reads new events and dismissals, and handles ended processes.
     fn look(&mut self) -> Result<(), Failure> {
         self.read();
-        if let Some(front) = self.front {
-            self.left.extend(front.take_dismissed());
-        }
         self.drop_dismissed();
         for running in &mut self.running {
             if running.had.is_some() {
@@ -468,9 +470,6 @@ impl Player<'_> {
             outcome = outcome.and(self.end(running));
         }
         self.read();
-        if let Some(front) = self.front {
-            self.left.extend(front.take_dismissed());
-        }
         outcome
     }
 

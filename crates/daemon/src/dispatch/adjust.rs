@@ -94,8 +94,8 @@ impl<K: Kernel> Dispatcher<K> {
         assert!(answer.is_ok(), "a copy of the machine has admitted the change: {answer:?}");
     }
 
-    /// Makes the gang `group` of `entities`, which have just left their gang. The policy has postponed the first new period of each
-    /// of them. The periods of the gang begin when all of them can begin.
+    /// Makes the gang `group` of `entities`, which have just left their gang. The policy has postponed the first new
+    /// period of each of them. The periods of the gang begin when all of them can begin.
     fn form_gang(&mut self, group: GroupId, entities: &[EntityId], part: Reservation, now: Instant) {
         let begins = |&e: &EntityId| match self.machine.promise(e) {
             Some(promise) if promise.remaining <= 0 => promise.deadline,

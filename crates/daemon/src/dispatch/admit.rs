@@ -15,6 +15,17 @@ use sys::attributes::Attributes;
 use sys::thread::{Identity, State};
 use trace::Event;
 
+/// A new promise, of which one thread is adopted.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// Entities of the clients, one per CPU.
+    pub entities: Vec<EntityId>,
+    /// Number of the process tree.
+    pub tree: usize,
+    /// CPUs whose agents must be woken.
+    pub call: CpuSet,
+}
+
 /// Checks that process `pid` may have a promise by any mechanism, and returns a handle to its first thread. `ours` are the
 /// pids of Tactus and its ancestors, which have none.
 pub(super) fn eligible<K: Kernel>(kernel: &K, pid: u32, ours: &[u32]) -> Result<K::Thread, Refusal> {
@@ -88,8 +99,8 @@ impl<K: Kernel> Dispatcher<K> {
         pid: u32,
         ours: &[u32],
     ) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
-        let (entities, mut call) = self.admit_scanned(request, pid, ours, None, Enclosure::none())?;
-        while let Some(further) = self.adopt_further(entities[0], usize::MAX)? {
+        let Admission { entities, tree, mut call } = self.admit_scanned(request, pid, ours, None, Enclosure::none())?;
+        while let Some(further) = self.adopt_further(tree, usize::MAX)? {
             call = call.iter().chain(further.iter()).collect();
         }
         Ok((entities, call))
@@ -110,7 +121,7 @@ impl<K: Kernel> Dispatcher<K> {
         ours: &[u32],
         scanned: Option<Scanned<K::Thread>>,
         enclosure: Enclosure<K>,
-    ) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
+    ) -> Result<Admission, Refusal> {
         let reservation = request.per_cpu()?;
         let leader = self.examine(pid, ours)?;
         let own = self.kernel.affinity(&leader).map_err(Refusal::from)?.and(&self.machine.topology().all());
@@ -148,19 +159,19 @@ impl<K: Kernel> Dispatcher<K> {
             client.enclosure = enclosure;
         }
         self.begin(&entities);
-        Ok((entities, self.take_calls()))
+        Ok(Admission { entities, tree, call: self.take_calls() })
     }
 
-    /// Adopts up to `most` further threads that an admission has found. Returns the CPUs whose agents must be woken; `None`
-    /// if all threads are adopted.
+    /// Adopts up to `most` further threads that the admission of process tree `tree` has found. Returns the CPUs whose
+    /// agents must be woken; `None` if all threads are adopted, or all clients of the tree were dismissed. The tree
+    /// identifies the admission, because one of its clients may be dismissed between two steps.
     ///
     /// # Errors
     /// A thread cannot be adopted: the promise is withdrawn, and nothing has changed.
-    pub fn adopt_further(&mut self, e: EntityId, most: usize) -> Result<Option<CpuSet>, Refusal> {
-        let tree = self.clients.get(e).map(|client| client.tree);
-        let Some(at) = self.unadopted.iter().position(|(of, _)| Some(*of) == tree) else { return Ok(None) };
-        let (tree, rest) = &mut self.unadopted[at];
-        let (tree, some): (usize, Vec<_>) = (*tree, rest.drain(..rest.len().min(most)).collect());
+    pub fn adopt_further(&mut self, tree: usize, most: usize) -> Result<Option<CpuSet>, Refusal> {
+        let Some(at) = self.unadopted.iter().position(|(of, _)| *of == tree) else { return Ok(None) };
+        let rest = &mut self.unadopted[at].1;
+        let some: Vec<_> = rest.drain(..rest.len().min(most)).collect();
         if some.is_empty() {
             self.unadopted.swap_remove(at);
             return Ok(None);
@@ -253,7 +264,7 @@ impl<K: Kernel> Dispatcher<K> {
             let name = if request.cpus > 1 { format!("{}/{nth}", request.name) } else { request.name.clone() };
             self.journal.note(now, Event::Attach { entity: e, name: name.clone(), params: Box::new(params) });
             let client = Client::new(name, tree, cpu, request.affinity, reservation);
-            self.clients.insert(e, Client { gang, ..client });
+            self.clients.insert(e, Client { gang, records_sleeps: request.records_sleeps, ..client });
             entities.push(e);
         }
         Ok(entities)

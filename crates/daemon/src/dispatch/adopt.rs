@@ -135,6 +135,13 @@ impl<K: Kernel> Dispatcher<K> {
         Ok(())
     }
 
+    /// Returns whether there are threads whose forks are not awaited yet.
+    #[must_use]
+    pub fn lacks_births(&self) -> bool {
+        let lacks = |member: &Member<K>| !member.has_awaited_births && !member.is_released;
+        self.clients.iter().any(|(_, client)| client.members.iter().any(lacks))
+    }
+
     /// Starts awaiting the forks of up to `most` threads whose forks are not awaited yet, if this host reports forks.
     /// Returns whether there may be more such threads. The call takes a long time per thread, so a caller should
     /// release the dispatcher between calls.
@@ -237,10 +244,11 @@ impl<K: Kernel> Dispatcher<K> {
             && clients().any(|client| client.members.iter().any(is_own))
     }
 
-    /// Returns the originals of the probable parent of `new`, and the CPUs that Tactus has confined the members of the tree
-    /// to, because another thread of the same process may be the parent. The parent is a member of the tree: the first thread of the process of `new`, else another thread of this process,
-    /// else the first or another thread of the parent process. If the tree has no such member, the parent is the first
-    /// thread of the client on the CPU that `new` may run on.
+    /// Returns the originals of the probable parent of `new`, and the CPUs that Tactus has confined the members of the
+    /// tree to, because another thread of the same process may be the parent. The parent is a member of the tree: the
+    /// first thread of the process of `new`, else another thread of this process, else the first or another thread of
+    /// the parent process. If the tree has no such member, the parent is the first thread of the client on the CPU that
+    /// `new` may run on.
     fn beginner(&self, tree: usize, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let entities = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
         let confined: CpuSet = entities().flat_map(|(_, client)| client.confined.iter()).collect();

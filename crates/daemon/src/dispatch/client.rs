@@ -11,9 +11,10 @@ use crate::Explanation;
 use crate::affinity::give_back;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Original, Row, Table};
-use sched::{CpuId, CpuSet, EntityId, GroupId, Limit, Nanos, Reservation};
+use sched::{CpuId, CpuSet, EntityId, GroupId, Instant, Limit, Nanos, Reservation};
 use std::ops::Range;
 use sys::attributes::Attributes;
+use sys::thread::Identity;
 use sys::usage::Usage;
 
 /// A client and its state.
@@ -41,7 +42,7 @@ pub(super) struct Client<K: Kernel> {
     pub(super) active: usize,
     /// Number of threads that run vCPUs.
     pub(super) vcpus: usize,
-    /// CPU time of parked threads before they became active, which is not charged yet.
+    /// CPU time of parked threads in the present slice before they became active, which is not charged yet.
     pub(super) owed: Nanos,
     /// Whether the client is reported to the machine as blocked.
     pub(super) is_blocked: bool,
@@ -58,6 +59,20 @@ pub(super) struct Client<K: Kernel> {
     pub(super) reports_forks: bool,
     /// Number of consecutive slices that the client has used up without blocking.
     pub(super) slices_used_up: u32,
+    /// Number of sleeps of the client since it last used up a slice.
+    pub(super) sleeps: u32,
+    /// Number of further slices with a gap for which the client counts as asleep without a check.
+    pub(super) unchecked: u32,
+    /// Number of times that the thread with the timer had blocked at the last check.
+    pub(super) blocked: u64,
+    /// Whether every sleep of the client must be reported to the machine.
+    pub(super) records_sleeps: bool,
+    /// Whether the client has slept in this period without a report to the machine.
+    pub(super) has_unreported_sleep: bool,
+    /// Thread with a [timer](super::cpu_timer) for the end of the slice, and the instant when this slice began.
+    pub(super) timed: Option<(Identity, Instant)>,
+    /// Whether this host has timers of CPU time for the client.
+    pub(super) has_cpu_timer: bool,
     /// Whether threads that serve the client's vCPUs run above the vCPUs.
     pub(super) helpers_run_first: bool,
     /// Whether the client was dispatched since its agent last set levels.
@@ -78,8 +93,12 @@ pub(super) struct Client<K: Kernel> {
 /// CPU time and changes since the last read.
 pub(super) struct Since {
     pub(super) ran: Nanos,
+    /// Time for which runnable threads have waited for a CPU.
+    pub(super) waited: Nanos,
     /// Whether a thread has been dispatched.
     pub(super) dispatched: bool,
+    /// Number of times that a thread was switched in.
+    pub(super) dispatches: u64,
     /// Whether a thread has ended. The CPU time that an ended thread used after its last read is unknown.
     pub(super) ended: bool,
 }
@@ -108,6 +127,13 @@ impl<K: Kernel> Client<K> {
             reports_wakeups: true,
             reports_forks: true,
             slices_used_up: 0,
+            sleeps: 0,
+            unchecked: 0,
+            blocked: 0,
+            records_sleeps: false,
+            has_unreported_sleep: false,
+            timed: None,
+            has_cpu_timer: true,
             helpers_run_first: false,
             is_dispatched: false,
             reported: Vec::new(),
@@ -135,7 +161,7 @@ impl<K: Kernel> Client<K> {
     ) {
         let Found { thread, identity, leader, role, .. } = new;
         self.root.get_or_insert(original);
-        let ran = had.map_or(Nanos::ZERO, |had| had.ran);
+        let (ran, waited) = had.map_or((Nanos::ZERO, Nanos::ZERO), |had| (had.ran, had.waited));
         self.push(Member {
             thread,
             identity,
@@ -146,6 +172,7 @@ impl<K: Kernel> Client<K> {
             role,
             recent: Recent::default(),
             ran,
+            waited,
             dispatches: 0,
             has_ended: false,
             is_awaited: false,
@@ -157,7 +184,7 @@ impl<K: Kernel> Client<K> {
     /// Returns the CPU time that the active threads have used since the last read. Removes ended threads from the
     /// client and the table.
     pub(super) fn read(&mut self, kernel: &K, table: &Table) -> Since {
-        let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
+        let mut since = Since { ran: Nanos::ZERO, waited: Nanos::ZERO, dispatched: false, dispatches: 0, ended: false };
         for member in &mut self.members[..self.active] {
             match kernel.usage(&member.thread) {
                 // The CPU time of a released thread is not part of the promise.
@@ -165,10 +192,12 @@ impl<K: Kernel> Client<K> {
                 Ok(usage) => {
                     let ran = usage.ran.saturating_sub(member.ran);
                     since.ran += ran;
+                    since.waited += usage.waited.saturating_sub(member.waited);
                     member.recent.add(ran);
-                    member.ran = usage.ran;
+                    (member.ran, member.waited) = (usage.ran, usage.waited);
                     if member.can_be_raised(kernel) {
                         since.dispatched |= usage.dispatches != member.dispatches;
+                        since.dispatches += usage.dispatches.saturating_sub(member.dispatches);
                         member.dispatches = usage.dispatches;
                         continue;
                     }

@@ -1,5 +1,6 @@
 //! [`CpuState`]: the state of a CPU after the machine's actions, and the cost of turns on that CPU.
 
+use super::client::Since;
 use sched::{EntityId, Instant, Nanos};
 
 /// Maximum cost of a context switch and an interrupt, in addition to a turn.
@@ -67,22 +68,57 @@ pub(super) struct Cost {
     pub(super) begun: Instant,
     /// CPU time that the client has used in the current slice.
     pub(super) ran: Nanos,
+    /// Time in the current slice for which the runnable client had no CPU.
+    pub(super) waited: Nanos,
+    /// Number of times in the current slice that a thread of the client was switched in, and number of turns.
+    pub(super) dispatches: u64,
+    pub(super) turns: u64,
     /// Duration of the last turn.
     pub(super) turn: Nanos,
 }
 
 impl Cost {
     fn begin(&mut self, now: Instant) {
-        (self.begun, self.ran) = (now, Nanos::ZERO);
+        *self = Cost { usual: self.usual, turn: self.turn, begun: now, ..Cost::default() };
     }
 
-    /// Records that the client had no CPU for `lost` of the last slice. Returns whether `lost` exceeds the maximum cost
-    /// of turns and context switches, so that the client must have blocked.
-    pub(super) fn learn(&mut self, lost: Nanos) -> bool {
-        let most = self.turn.saturating_mul(2) + SWITCH_MOST;
-        let slept = lost > most;
-        let lost = lost.min(most);
+    /// Counts what a turn has read, except the CPU time.
+    pub(super) fn count(&mut self, since: &Since) {
+        self.waited += since.waited;
+        self.dispatches += since.dispatches;
+        self.turns += 1;
+    }
+
+    /// Returns the time in the current slice, until `now`, for which the client had no CPU.
+    pub(super) fn lost(&self, now: Instant) -> Nanos {
+        now.saturating_since(self.begun).saturating_sub(self.ran)
+    }
+
+    /// Returns the maximum cost of the turns and context switches of a slice.
+    fn most(&self) -> Nanos {
+        self.turn.saturating_mul(2) + SWITCH_MOST
+    }
+
+    /// Returns whether the client neither ran nor waited for longer in the current slice than turns and context switches
+    /// take. It has slept, or waits right now, or steal time and interrupts are not part of its CPU time.
+    pub(super) fn has_gap(&self, now: Instant) -> bool {
+        self.lost(now).saturating_sub(self.waited) > self.most()
+    }
+
+    /// Returns whether the client has left the CPU in the current slice between turns: each turn switches it in once.
+    pub(super) fn has_left(&self) -> bool {
+        self.dispatches > self.turns
+    }
+
+    /// Returns by how much the client has exceeded the slice that ends at `until`; `None` if it has not used it up.
+    pub(super) fn excess(&self, until: Instant) -> Option<Nanos> {
+        let slice = until.saturating_since(self.begun);
+        (self.ran >= slice).then(|| self.ran.saturating_sub(slice))
+    }
+
+    /// Learns the usual cost of the turns of a slice from the slice that ends.
+    pub(super) fn learn(&mut self, now: Instant) {
+        let lost = self.lost(now).min(self.most());
         self.usual = Nanos::ns((self.usual.as_ns() * 7 + lost.as_ns()) / 8);
-        slept
     }
 }

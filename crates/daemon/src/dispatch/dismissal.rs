@@ -91,7 +91,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
         // Thaw first: whatever fails afterwards, the processes run.
         client.set_frozen(false, &self.kernel, &self.table);
-        let time = client.read(&self.kernel, &self.table).ran;
+        let time = client.read(&self.kernel, &self.table).ran + std::mem::take(&mut client.owed);
         match self.state_of(e, &client) {
             State::Running(cpu) => self.input(now, Input::Ran { cpu, time }),
             _ if !time.is_zero() => self.journal.note(now, Event::Background { entity: e, time }),
@@ -99,6 +99,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
         client.set_awaited(false, &self.kernel);
         client.stop_awaiting_parked(&self.kernel);
+        client.end_timer(&self.kernel);
         client.end_loans();
         self.give_back(&client);
         self.call.insert(client.cpu);

@@ -35,27 +35,28 @@ impl<K: Kernel> std::fmt::Debug for Enclosure<K> {
 }
 
 /// Puts process `pid` and its descendants into groups through which they can be frozen. Nothing is frozen yet. Takes
-/// some 10 ms, so no caller may hold the dispatcher. If no promise follows, [release](release_groups) the rows of the
-/// enclosure.
+/// some 10 ms, so no caller may hold the dispatcher. Calls `beat` before each process. If no promise follows,
+/// [release](release_groups) the rows of the enclosure.
 ///
 /// # Errors
 /// A process cannot be frozen, or must not be frozen, because other processes would freeze with it. After an error, no
 /// process is in a group of Tactus.
-pub fn enclose<K: Kernel>(kernel: &K, table: &Table, pid: u32) -> Result<Enclosure<K>, Refusal> {
+pub fn enclose<K: Kernel>(kernel: &K, table: &Table, pid: u32, beat: &dyn Fn()) -> Result<Enclosure<K>, Refusal> {
     let mut enclosure = Enclosure::none();
-    match enclosure.fill(kernel, table, pid, K::freezer_group).and_then(|()| keep_ready(kernel, table)) {
+    match enclosure.fill(kernel, table, pid, K::freezer_group, beat).and_then(|()| keep_ready(kernel, table)) {
         Ok(()) => Ok(enclosure),
         Err(refused) => {
-            release_groups(kernel, table, &enclosure.rows());
+            release_groups(kernel, table, &enclosure.rows(), beat);
             Err(refused)
         }
     }
 }
 
 /// Removes the groups in these rows of `table`, and forgets the rows. A group that cannot be removed stays in the table,
-/// for the restoration at the end of the daemon.
-pub fn release_groups<K: Kernel>(kernel: &K, table: &Table, rows: &[Row]) {
+/// for the restoration at the end of the daemon. Calls `beat` before each group.
+pub fn release_groups<K: Kernel>(kernel: &K, table: &Table, rows: &[Row], beat: &dyn Fn()) {
     for (row, group, _) in table.groups().into_iter().filter(|(row, ..)| rows.contains(row)) {
+        beat();
         if kernel.remove_group(group).is_ok() {
             table.forget(row);
         }
@@ -75,7 +76,7 @@ fn keep_ready<K: Kernel>(kernel: &K, table: &Table) -> Result<(), Refusal> {
     let row = table.record_group(group).map_err(Refusal::Full)?;
     if kernel.open_freezer(group, &me).and_then(|freezer| kernel.freeze(&freezer)).is_err() {
         // Hard limits also work without this group, at a higher cost.
-        release_groups(kernel, table, &[row]);
+        release_groups(kernel, table, &[row], &|| {});
     }
     Ok(())
 }
@@ -102,12 +103,20 @@ impl<K: Kernel> Enclosure<K> {
     }
 
     /// Moves the processes of the tree into the groups, until a scan finds no process outside.
-    /// `group_for` returns the group for a process.
-    pub(super) fn fill(&mut self, kernel: &K, table: &Table, pid: u32, group_for: GroupFor<K>) -> Result<(), Refusal> {
+    /// `group_for` returns the group for a process. Calls `beat` before each process.
+    pub(super) fn fill(
+        &mut self,
+        kernel: &K,
+        table: &Table,
+        pid: u32,
+        group_for: GroupFor<K>,
+        beat: &dyn Fn(),
+    ) -> Result<(), Refusal> {
         let root = kernel.identity(&kernel.open(pid)?);
         for _ in 0..SCANS_MOST {
-            let (processes, mut is_moved) = (processes_of(kernel, root), false);
+            let (processes, mut is_moved) = (processes_of(kernel, root, beat), false);
             for &process in &processes {
+                beat();
                 match kernel
                     .open_as(process)
                     .map_err(Refusal::from)
@@ -119,7 +128,7 @@ impl<K: Kernel> Enclosure<K> {
                 }
             }
             if !is_moved {
-                return self.contain_only(kernel, pid, &processes);
+                return self.contain_only(kernel, pid, &processes, beat);
             }
         }
         let reason = "the process forks faster than Tactus can move its children to a control group";
@@ -143,19 +152,19 @@ impl<K: Kernel> Enclosure<K> {
         // The group is in the table before it exists.
         let row = table.record_group(group).map_err(Refusal::Full)?;
         let opened = kernel.open_freezer(group, process);
-        let freezer = opened.inspect_err(|_| release_groups(kernel, table, &[row]))?;
+        let freezer = opened.inspect_err(|_| release_groups(kernel, table, &[row], &|| {}))?;
         self.groups.push(Held { row, group, freezer, is_frozen: false });
         let joined = self.groups.last().map(|held| kernel.join_freezer(&held.freezer, process));
         Ok(joined.transpose()?.unwrap_or(Joined::Elsewhere))
     }
 
     /// Checks that the groups that existed before contain no process but `processes`.
-    fn contain_only(&self, kernel: &K, pid: u32, processes: &[Identity]) -> Result<(), Refusal> {
+    fn contain_only(&self, kernel: &K, pid: u32, processes: &[Identity], beat: &dyn Fn()) -> Result<(), Refusal> {
         for held in self.groups.iter().filter(|held| matches!(held.group, ControlGroup::Found { .. })) {
             let inside = kernel.freezer_processes(&held.freezer)?;
             let is_strange = |found: &&u32| !processes.iter().any(|process| process.tid == **found);
             // A process of the tree may have started after the scan, so scan again.
-            let now = processes.first().map(|&root| processes_of(kernel, root)).unwrap_or_default();
+            let now = processes.first().map(|&root| processes_of(kernel, root, beat)).unwrap_or_default();
             let other = inside.iter().filter(is_strange).find(|found| !now.iter().any(|it| it.tid == **found));
             if let Some(other) = other.filter(|&&other| kernel.open(other).is_ok()) {
                 let (what, why) = (

@@ -152,6 +152,7 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get_mut(from) else { return };
         let Some(at) = client.members.iter().position(|member| member.identity == wish.thread) else { return };
         let (cpu, confined) = (client.cpu, client.confined);
+        client.end_timer(&self.kernel);
         let at = client.unpark(at, &self.kernel, &self.table);
         let mut member = client.take(at);
         let _ = self.kernel.await_entry(&mut member.thread, cpu, false);
@@ -225,6 +226,8 @@ impl<K: Kernel> Dispatcher<K> {
         client.is_blocked = true;
         client.ledger = client.ledger.map(Ledger::interrupted);
         (client.slices_used_up, client.is_dispatched) = (0, false);
+        client.has_unreported_sleep = false;
+        client.end_timer(&self.kernel);
         client.unpark_all(&self.kernel, &self.table);
         client.set_awaited(false, &self.kernel);
         if client.level != Level::Original {
@@ -249,12 +252,15 @@ impl<K: Kernel> Dispatcher<K> {
     /// Charges `e` for its CPU time until now.
     pub(super) fn charge_until_now(&mut self, e: EntityId, now: Instant) {
         let Some(client) = self.clients.get_mut(e) else { return };
-        let mut time = client.read(&self.kernel, &self.table).ran;
+        let since = client.read(&self.kernel, &self.table);
+        let mut time = since.ran;
         let Some(client) = self.clients.get(e) else { return };
         match self.state_of(e, client) {
             State::Running(cpu) => {
                 time += self.clients.get_mut(e).map_or(Nanos::ZERO, |client| std::mem::take(&mut client.owed));
-                self.cpus[cpu.index()].cost.ran += time;
+                let cost = &mut self.cpus[cpu.index()].cost;
+                cost.ran += time;
+                cost.count(&since);
                 self.input(now, Input::Ran { cpu, time });
             }
             _ if !time.is_zero() => self.journal.note(now, Event::Background { entity: e, time }),

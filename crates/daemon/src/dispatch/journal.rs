@@ -72,6 +72,11 @@ impl Ledger {
         Ledger { throughout: false, ..self }
     }
 
+    /// Returns the ledger for a client that is runnable from the start of the period on.
+    pub(super) fn runnable(self) -> Ledger {
+        Ledger { throughout: true, ..self }
+    }
+
     /// Returns the ledger after the remaining time of the client was reduced by `by`. Unit: nanoseconds.
     pub(super) fn reduced(self, by: i64) -> Ledger {
         Ledger { begun: self.begun.saturating_sub(by), ..self }

@@ -51,6 +51,8 @@ pub(super) struct Member<K: Kernel> {
     pub(super) recent: Recent,
     /// CPU time of the thread at the last [`Client::read`](super::client::Client::read).
     pub(super) ran: Nanos,
+    /// Time that the thread had waited for a CPU at the last read.
+    pub(super) waited: Nanos,
     /// Number of dispatches of the thread at the last read.
     pub(super) dispatches: u64,
     pub(super) has_ended: bool,

@@ -4,11 +4,12 @@
 //! for [`PATIENCE`] is parked: the turns no longer read it, and its loan stays at the priority of a client that sleeps
 //! with slice left. The kernel's records of its context switches are on. A parked thread that wakes is dispatched at once,
 //! like any sleeper with slice left. The record of this dispatch wakes the agent, which preempts the thread, makes it
-//! active and sets it to the level of its client. The CPU time of the thread until then is charged to its client, also if
-//! the client was not dispatched.
+//! active and sets it to the level of its client. If the client is dispatched, it is charged for the CPU time of the
+//! thread until then.
 //!
-//! If no thread of the client may be raised at that time, the thread has delayed another client by a turn. The patience with this thread then
-//! doubles, so that a client gains nothing from threads that sleep just long enough.
+//! If the client is not dispatched, this time is not part of a slice. If, in addition, no thread of the client may be
+//! raised, the thread has delayed another client by a turn. The patience with this thread then doubles, so that a client
+//! gains little from threads that sleep just long enough: at most a turn per thread every 3.2 s.
 //!
 //! Threads are parked only if the kernel reports their dispatches, and if they inherit their priority: the kernel then
 //! lowers them with the daemon. The active threads precede the parked threads in [`Client::members`].
@@ -19,7 +20,8 @@ use super::member::{Level, Member, Raise};
 use super::role::Role;
 use crate::kernel::{Kernel, priority};
 use crate::table::Table;
-use sched::{CpuId, EntityId, Nanos};
+use sched::{CpuId, EntityId, Instant, Nanos};
+use trace::Event;
 
 /// Time without a dispatch after which a thread is parked. To park a thread and to make it active again takes about as
 /// long as three turns of an active thread.
@@ -103,6 +105,7 @@ impl<K: Kernel> Client<K> {
         if let Ok(usage) = kernel.usage(&member.thread) {
             let ran = usage.ran.saturating_sub(member.ran);
             member.ran = usage.ran;
+            member.waited = usage.waited;
             member.recent.add(ran);
             self.owed += ran;
         }
@@ -133,7 +136,7 @@ impl<K: Kernel> Client<K> {
 impl<K: Kernel> Dispatcher<K> {
     /// Makes thread `tid` active if it is a parked thread of a client of `cpu`. The thread has been dispatched, or has
     /// ended.
-    pub(super) fn enter(&mut self, cpu: CpuId, tid: u32) {
+    pub(super) fn enter(&mut self, cpu: CpuId, tid: u32, now: Instant) {
         let is_it = |member: &Member<K>| member.identity.tid == tid;
         let parked = |(e, client): (EntityId, &Client<K>)| {
             let at = client.members[client.active..].iter().position(is_it)?;
@@ -145,6 +148,11 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get_mut(e) else { return };
         let is_early = client.level == Level::Original;
         let at = client.unpark(at, &self.kernel, &self.table);
+        let is_dispatched = self.cpus[cpu.index()].dispatched() == Some(e);
+        let time = if is_dispatched { Nanos::ZERO } else { std::mem::take(&mut client.owed) };
+        if !time.is_zero() {
+            self.journal.note(now, Event::Background { entity: e, time });
+        }
         let recent = &mut client.members[at].recent;
         recent.doublings = (recent.doublings + u32::from(is_early)).min(DOUBLINGS_MOST);
     }

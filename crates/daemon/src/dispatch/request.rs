@@ -43,6 +43,9 @@ pub struct PromiseRequest {
     pub stagger: Nanos,
     /// CPUs that the client may use.
     pub affinity: CpuSet,
+    /// Whether the journal must record every sleep of the client. Otherwise, it omits sleeps of less than a period if the
+    /// client is alone on its CPU and has slept often, because the agent then takes fewer turns.
+    pub records_sleeps: bool,
 }
 
 impl PromiseRequest {
@@ -57,6 +60,7 @@ impl PromiseRequest {
             others: Others::None,
             stagger: Nanos::ZERO,
             affinity: CpuSet::ALL,
+            records_sleeps: false,
         }
     }
 

@@ -49,9 +49,15 @@ pub const THREADS_MOST: usize = 1024;
 /// Finds the threads of process `pid` and of its descendants; `None` if there is no such process. Stops at
 /// [`THREADS_MOST`] threads and one more.
 pub fn scan<K: Kernel>(kernel: &K, pid: u32) -> Option<Scanned<K::Thread>> {
+    scan_beating(kernel, pid, &|| {})
+}
+
+/// Scans like [`scan`]. Calls `beat` before each process and each thread: a scan of many processes can take longer than
+/// the guardian waits for a beat.
+pub fn scan_beating<K: Kernel>(kernel: &K, pid: u32, beat: &dyn Fn()) -> Option<Scanned<K::Thread>> {
     let leader = kernel.identity(&kernel.open(pid).ok()?);
     let known = Known { tree: 0, processes: vec![leader], threads: Vec::new(), reported: Vec::new() };
-    Some(Scanned { leader, found: find(kernel, &known) })
+    Some(Scanned { leader, found: find_beating(kernel, &known, beat) })
 }
 
 /// Returns the reported descendants in `known` that have ended.
@@ -62,11 +68,12 @@ pub fn ended<K: Kernel>(kernel: &K, known: &Known) -> Vec<u32> {
 }
 
 /// Returns the process `root` and its descendants, each by its first thread. A process that starts or ends during the call
-/// may be missing.
-pub(super) fn processes_of<K: Kernel>(kernel: &K, root: Identity) -> Vec<Identity> {
+/// may be missing. Calls `beat` before each process.
+pub(super) fn processes_of<K: Kernel>(kernel: &K, root: Identity, beat: &dyn Fn()) -> Vec<Identity> {
     let (mut all, mut at) = (vec![root], 0);
     while let Some(&parent) = all.get(at) {
         at += 1;
+        beat();
         let Ok(held) = kernel.open_as(parent) else { continue };
         let children = kernel.children(parent.tid).unwrap_or_default();
         // If the process has ended in the meantime, the children may belong to a later process with the same pid.
@@ -86,6 +93,10 @@ pub(super) fn processes_of<K: Kernel>(kernel: &K, root: Identity) -> Vec<Identit
 /// Finds the threads of the tree that are not in `known`. Repeats the scan until no new thread or process appears, or
 /// the tree has more than [`THREADS_MOST`] threads.
 pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
+    find_beating(kernel, known, &|| {})
+}
+
+fn find_beating<K: Kernel>(kernel: &K, known: &Known, beat: &dyn Fn()) -> Vec<Found<K::Thread>> {
     let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
     let mut processes: BTreeSet<Identity> = known.processes.iter().copied().collect();
     let mut found = Vec::new();
@@ -98,6 +109,7 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
             if seen.len() > THREADS_MOST {
                 break;
             }
+            beat();
             let pid = leader.tid;
             let Ok(held) = kernel.open_as(leader) else { continue };
             let (threads, children) = (kernel.threads(pid), kernel.children(pid));
@@ -107,6 +119,7 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
             }
             let threads = threads.unwrap_or_default();
             for tid in threads {
+                beat();
                 let Ok(thread) = kernel.open(tid) else { continue };
                 let identity = kernel.identity(&thread);
                 let (Ok(status), Ok(process)) = (kernel.status(&thread), kernel.process(&thread)) else { continue };

@@ -12,7 +12,8 @@ use crate::kernel::{CpuShare, Kernel};
 use crate::table::{Row, Table};
 
 /// Gives process `pid` and its descendants this share of the CPUs. Returns the rows of the groups, which the caller
-/// [releases](release_groups) at the end of the share. Takes some 10 ms. `ours` are the pids of Tactus and its ancestors.
+/// [releases](release_groups) at the end of the share. Takes some 10 ms, and calls `beat` before each process. `ours`
+/// are the pids of Tactus and its ancestors.
 ///
 /// # Errors
 /// The process cannot have a share. No process is in a group of Tactus then.
@@ -22,10 +23,11 @@ pub fn share<K: Kernel>(
     pid: u32,
     ours: &[u32],
     share: CpuShare,
+    beat: &dyn Fn(),
 ) -> Result<Vec<Row>, Refusal> {
     eligible(kernel, pid, ours)?;
     let mut enclosure = Enclosure::none();
-    let outcome = enclosure.fill(kernel, table, pid, K::share_group).and_then(|()| {
+    let outcome = enclosure.fill(kernel, table, pid, K::share_group, beat).and_then(|()| {
         // A share of each of several groups would not be the share of all.
         if enclosure.groups().len() > 1 {
             let why = format!("descendants of process {pid} are in other control groups of the cpu controller");
@@ -36,7 +38,7 @@ pub fn share<K: Kernel>(
     match outcome {
         Ok(()) => Ok(enclosure.rows()),
         Err(refused) => {
-            release_groups(kernel, table, &enclosure.rows());
+            release_groups(kernel, table, &enclosure.rows(), beat);
             Err(refused)
         }
     }

@@ -61,6 +61,7 @@ impl<K: Kernel> Client<K> {
 
     /// Begins a period.
     pub(super) fn begin_period(&mut self, kernel: &K, table: &Table) {
+        self.has_unreported_sleep = false;
         self.members[..self.active].iter_mut().for_each(|member| member.recent.end_period());
         self.let_helpers_run_first(self.has_helpers(), kernel, table);
     }

@@ -13,12 +13,8 @@ use trace::Event;
 const POLL: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
 /// Minimum time from a turn to the turn at the end of the time slice, so that the client runs between the two turns.
 const SLEEP_LEAST: Nanos = Nanos::us(10);
-/// Number of consecutive slices that a client, alone on its CPU, uses up before the agent stops using the sentinel
-/// until the client blocks. Such a client probably uses up its next slice, too, and the sentinel would cost one or two
-/// context switches per slice.
-const USED_UP: u32 = 8;
 /// Maximum number of periods of a client that one turn reports.
-const PERIODS_TOLD_MOST: u64 = 1_000;
+pub(super) const PERIODS_TOLD_MOST: u64 = 1_000;
 
 /// Signals that an agent has received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,11 +39,13 @@ impl<K: Kernel> Dispatcher<K> {
     pub fn turn(&mut self, cpu: CpuId, signals: Signals) -> Next {
         let now = self.now();
         if let Some(tid) = signals.entered {
-            self.enter(cpu, tid);
+            self.enter(cpu, tid, now);
         }
         self.measure(cpu, now);
         if signals.quiet {
             self.block(cpu, now);
+        } else {
+            self.report_sleep(cpu, now);
         }
         self.detect_wakeups(cpu, now);
         if self.until(cpu) <= now {
@@ -77,27 +75,33 @@ impl<K: Kernel> Dispatcher<K> {
             // upper bound, and is charged.
             time = time.max(now.saturating_since(cost.begun).saturating_sub(cost.ran));
         }
+        // The client cannot have run for longer than the slice has lasted.
+        cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
+        cost.count(&since);
+        match client.timed {
+            Some(_) => client.note_timed(cost, until, now, &self.kernel),
+            None if until <= now && cost.has_gap(now) => client.slices_used_up = 0,
+            None if until <= now => client.note_used_up(),
+            None => {}
+        }
         if until <= now {
-            let slept = cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
-            client.slices_used_up = if slept { 0 } else { client.slices_used_up.saturating_add(1) };
+            cost.learn(now);
         }
         if here.turn_ends <= now {
             here.turn_ends = Instant::NEVER;
             client.rotate(&self.kernel, &self.table);
         }
-        // The client cannot have run for longer than the slice has lasted.
-        cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
         self.input(now, Input::Ran { cpu, time });
     }
 
     /// Reports the running client of `cpu`, if any, as blocked.
-    fn block(&mut self, cpu: CpuId, now: Instant) {
+    pub(super) fn block(&mut self, cpu: CpuId, now: Instant) {
         let here = &mut self.cpus[cpu.index()];
         let Some(client) = here.dispatched().and_then(|e| self.clients.get_mut(e)) else { return };
         here.end_slice();
-        client.is_blocked = true;
+        (client.is_blocked, client.has_unreported_sleep) = (true, false);
         client.ledger = client.ledger.map(Ledger::interrupted);
-        client.slices_used_up = 0;
+        (client.slices_used_up, client.sleeps) = (0, client.sleeps.saturating_add(1));
         // If another process has lowered a thread of the client, the sentinel reports a quiet CPU although the thread
         // is runnable. Without this release, the client would block and wake in every turn.
         client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
@@ -186,7 +190,7 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Notes a period of `e` that has ended, and a change of the judgement about the promise.
-    fn judge(&mut self, e: EntityId, due: Nanos, delivered: Nanos, throughout: bool, now: Instant) {
+    pub(super) fn judge(&mut self, e: EntityId, due: Nanos, delivered: Nanos, throughout: bool, now: Instant) {
         self.journal.note(now, Event::Period { entity: e, due, delivered, throughout });
         let client = self.clients.get_mut(e).filter(|_| throughout);
         if let Some(Judgement { kept, missed, of }) = client.and_then(|client| client.kept.record(delivered < due)) {
@@ -248,10 +252,12 @@ impl<K: Kernel> Dispatcher<K> {
                 }
             }
         }
+        self.time_slices(cpu, now);
         let running = self.cpus[cpu.index()].dispatched().filter(|_| !self.suspended);
         let running = running.and_then(|e| self.clients.get(e));
-        let may_sleep = |client: &Client<K>| client.slices_used_up < USED_UP || self.clients.on(cpu) > 1;
-        self.kernel.await_quiet(cpu, running.is_some_and(may_sleep));
+        let is_reported =
+            |client: &Client<K>| client.timed.is_none() && (client.may_sleep() || self.clients.on(cpu) > 1);
+        self.kernel.await_quiet(cpu, running.is_some_and(is_reported));
     }
 
     /// Returns the time of the next turn of `cpu`.
@@ -264,8 +270,11 @@ impl<K: Kernel> Dispatcher<K> {
         here.cost.turn = turn;
         let sleep = turn.max(SLEEP_LEAST);
         let earliest = now.saturating_add(sleep);
-        let mut next = here.until().saturating_add(here.cost.usual).max(earliest);
         let running = here.dispatched().and_then(|e| self.clients.get(e));
+        let mut next = match running.is_some_and(|client| client.timed.is_some()) {
+            true => Instant::NEVER,
+            false => here.until().saturating_add(here.cost.usual).max(earliest),
+        };
         match running.filter(|client| client.is_shared()) {
             None => here.turn_ends = Instant::NEVER,
             Some(client) if here.turn_ends == Instant::NEVER => here.turn_ends = now.saturating_add(client.turn()),

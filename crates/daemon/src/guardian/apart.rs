@@ -9,10 +9,10 @@
 
 use super::name::GROUP;
 use std::thread::{Builder, JoinHandle};
-use sys::Result;
 use sys::cgroup::Hierarchy;
 use sys::process::Process;
-use sys::thread::{Identity, Thread};
+use sys::thread::{Identity, State, Thread};
+use sys::{Error, Result};
 
 /// Controllers of version 1 through which one act affects all processes of a group. The group of the cpu controller
 /// stays: a new group may have no real-time runtime.
@@ -64,15 +64,20 @@ pub(crate) fn sweep() {
         for above in &place.above {
             let Ok(above) = place.hierarchy.open(above) else { continue };
             for name in above.names().unwrap_or_default() {
-                let has_ended = core_of(&name).is_some_and(|core| Thread::open_as(core).is_err());
-                let Some(group) = has_ended.then(|| above.adopt(&name).ok()).flatten() else { continue };
-                match group.processes() {
-                    Ok(guardians) if guardians.is_empty() => drop(group),
-                    // The guardian still restores the threads of its core.
-                    _ => std::mem::forget(group),
+                if core_of(&name).is_some_and(has_ended) {
+                    // A guardian in the group still restores the threads of its core.
+                    let _ = above.remove_if_empty(&name);
                 }
             }
         }
+    }
+}
+
+/// Returns whether this process has ended, whether its parent has waited for it or not.
+fn has_ended(process: Identity) -> bool {
+    match Thread::open_as(process).and_then(|first| first.status()) {
+        Ok(first) => first.state == State::Dead,
+        Err(error) => matches!(error, Error::Gone(_)),
     }
 }
 

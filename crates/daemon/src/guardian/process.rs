@@ -10,13 +10,16 @@ use crate::linux::Linux;
 use crate::restore::{End, Restored, end_loans, restore, restore_at_once};
 use crate::table::{Beating, Table};
 use sched::{CpuSet, Nanos};
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::Path;
 use sys::attributes::{self, Attributes};
+use sys::cpus::StealMeter;
 use sys::event::Waiting;
 use sys::process::{self, Process};
 use sys::shared::Lock;
 use sys::thread::{self, Identity, State, Thread};
+use sys::usage::StateMeter;
 use sys::{affinity, clock, cpus, memory};
 
 /// Interval between two checks of a standby whether anything is left to guard.
@@ -83,11 +86,13 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
     }
     table.set_guardian(me.identity());
     let mut watch = Watch::default();
+    // The files stay open, because the guardian reads them 20 times a second.
+    let (steal, mut first) = (RefCell::new(StealMeter::open().ok()), None);
     let mut due = clock::now();
     loop {
-        let state = state_of(daemon.as_ref(), &table);
+        let state = state_of(daemon.as_ref(), &table, &mut first);
         // A CPU whose steal time cannot be read counts as not stolen from.
-        let stolen = |cpu| cpus::stolen(cpu).ok().flatten();
+        let stolen = |cpu| steal.borrow_mut().as_mut()?.read(cpu);
         let verdict = watch.step(&table, state, stolen);
         if matches!(verdict, Verdict::Kill { .. } | Verdict::Restore) {
             report.push_str(&std::mem::take(&mut complaints));
@@ -96,20 +101,7 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
             Verdict::Fine => {}
             Verdict::End => return Ok(true),
             Verdict::Kill { hung } => {
-                let patience = match hung {
-                    Beating::Keeper => PATIENCE_WITH_KEEPER,
-                    Beating::Commands => PATIENCE_WITH_COMMANDS,
-                    Beating::Agent(_) | Beating::Guardian => PATIENCE,
-                };
-                let missed = INTERVAL.saturating_mul(patience.into());
-                let _ = writeln!(
-                    report,
-                    "tactus guardian: {hung} has missed its heartbeats for {missed}: the daemon is killed"
-                );
-                // The kill also fails if the daemon has just ended.
-                if let Some(Err(error)) = daemon.as_ref().map(Process::kill) {
-                    let _ = writeln!(report, "tactus guardian: {error}");
-                }
+                kill(daemon.as_ref(), hung, report);
                 end_loans(&kernel, &table);
             }
             Verdict::Restore => {
@@ -130,6 +122,21 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
     }
 }
 
+/// Kills the daemon, because its thread `hung` hangs.
+fn kill(daemon: Option<&Process>, hung: Beating, report: &mut String) {
+    let patience = match hung {
+        Beating::Keeper => PATIENCE_WITH_KEEPER,
+        Beating::Commands => PATIENCE_WITH_COMMANDS,
+        Beating::Agent(_) | Beating::Guardian => PATIENCE,
+    };
+    let missed = INTERVAL.saturating_mul(patience.into());
+    let _ = writeln!(report, "tactus guardian: {hung} has missed its heartbeats for {missed}: the daemon is killed");
+    // The kill also fails if the daemon has just ended.
+    if let Some(Err(error)) = daemon.map(Process::kill) {
+        let _ = writeln!(report, "tactus guardian: {error}");
+    }
+}
+
 /// Waits while another guardian watches the daemon of `table`. Returns whether something is left to guard afterwards.
 fn stand_by(table: &Table, me: Identity) -> sys::Result<bool> {
     let Some(guardian) = table.guardian() else { return Ok(true) };
@@ -144,13 +151,21 @@ fn stand_by(table: &Table, me: Identity) -> sys::Result<bool> {
     Ok(!table.is_finished())
 }
 
-/// Returns the state of the daemon of `table`. `None`: the process had already ended when the guardian started.
-fn state_of(daemon: Option<&Process>, table: &Table) -> DaemonState {
+/// Returns the state of the daemon of `table`. Without `daemon`, the process had already ended when the guardian started.
+/// `first` is the meter of the daemon's first thread; the function opens a missing meter.
+fn state_of(daemon: Option<&Process>, table: &Table, first: &mut Option<StateMeter>) -> DaemonState {
     if daemon.is_none_or(Process::has_ended) {
         return DaemonState::HasEnded;
     }
-    match Thread::open_as(table.daemon()).and_then(|first| first.status()) {
-        Ok(first) if first.state == State::Dead => DaemonState::Ends,
+    let read = |meter: &StateMeter| meter.read();
+    let doing = match first {
+        Some(meter) => read(meter),
+        None => Thread::open_as(table.daemon())
+            .and_then(|thread| thread.state_meter())
+            .and_then(|meter| read(first.insert(meter))),
+    };
+    match doing {
+        Ok(doing) if doing.state == State::Dead => DaemonState::Ends,
         Err(sys::Error::Gone(_)) => DaemonState::Ends,
         // A failed read is no evidence that the daemon has ended.
         _ => DaemonState::Lives,

@@ -3,14 +3,14 @@
 use super::COMMAND;
 use super::connection::{Connection, Received, VERSION};
 use super::failure::Failure;
-use super::message::{Command, Message, Opening, Reply};
+use super::message::{Command, Message, News, Opening, Reply};
 use super::setup::Setup;
 use crate::Explanation;
 use crate::dispatch::{Dismissed, PromiseRequest, Refusal};
 use crate::kernel::CpuShare;
 use sched::{EntityId, Instant, Nanos, PromiseState};
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -29,6 +29,8 @@ const START: Nanos = Nanos::s(30);
 const ANSWER: Nanos = Nanos::s(30);
 /// Maximum time from the death of a core to the restoration of all threads by its guardian.
 const RESTORATION: Nanos = Nanos::s(2);
+/// Maximum time from the moment when a core closes its connection to the end of its process.
+const DEATH: Nanos = Nanos::s(2);
 /// Interval between two checks whether all threads are restored.
 const LOOK: Nanos = Nanos::ms(10);
 
@@ -198,6 +200,15 @@ impl Client {
         }
     }
 
+    /// Returns the events and dismissals since the last call, by one command. After the end of the core, there are none.
+    #[must_use]
+    pub fn read_news(&self) -> News {
+        match self.ask(&Command::ReadNews) {
+            Some(Reply::News(news)) => news,
+            _ => News::default(),
+        }
+    }
+
     /// Returns time zero of the journal, according to the monotonic clock.
     #[must_use]
     pub fn epoch(&self) -> Instant {
@@ -290,10 +301,19 @@ impl Client {
     /// Returns the failure of a core that died or hangs, after its guardian has restored all threads.
     fn death(&mut self, error: &io::Error) -> Failure {
         let pid = self.process.pid();
+        let (patience, what) = match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => (LOOK, format!("did not answer within {ANSWER}")),
+            // The kernel closes the connection of a dying core before the core has ended. The last thread of the core
+            // may have to wait for a CPU.
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                (DEATH, format!("closed its connection, did not end within {DEATH}"))
+            }
+            _ => (LOOK, format!("cannot be understood ({error})")),
+        };
         // A core that does not answer keeps no promises. The guardian restores its threads.
-        let was_killed = !self.process.ends_within(LOOK) && self.process.kill().is_ok();
+        let was_killed = !self.process.ends_within(patience) && self.process.kill().is_ok();
         let why = match self.child.wait() {
-            _ if was_killed => format!("the core, process {pid}, did not answer within {ANSWER}, and was killed"),
+            _ if was_killed => format!("the core, process {pid}, {what}, and was killed"),
             Ok(status) => format!("the core, process {pid}, has ended: {status}"),
             Err(_) => format!("the core, process {pid}, has ended: {error}"),
         };
@@ -359,5 +379,52 @@ fn unanswered(reply: Option<Reply>) -> Refusal {
     match reply {
         Some(Reply::Malformed(reason)) => Refusal::Reported(reason),
         _ => Refusal::Reported(Explanation::new("the core has ended", "start it again")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::Directory;
+    use crate::dispatch::{KeptBy, RaiseBy};
+
+    /// Starts a program that exchanges greetings as a core and then runs `script` in bash, with the descriptor of its connection as
+    /// `$fd`. Returns the failure.
+    fn failure_of(script: &str) -> String {
+        let place = tempfile::tempdir().unwrap();
+        let executable = place.path().join("core");
+        let text = format!(
+            "#!/bin/bash\nfd=$2\nprintf 'TACTUSMS\\x02\\0\\0\\0' >&$fd\nhead -c 12 <&$fd >/dev/null\n{script}\n"
+        );
+        // Another process writes the file: a concurrent fork of this process would keep the file open for writing, and
+        // then the file cannot be executed.
+        let write = "printf %s \"$1\" > \"$0\" && chmod +x \"$0\"";
+        let written = Program::new("sh").args(["-c", write]).arg(&executable).arg(text).status().unwrap();
+        assert!(written.success());
+        let policy = policies::find(crate::terms::POLICY).expect("it is registered");
+        let setup = Setup {
+            directory: Directory::at(place.path().join("state")),
+            executable,
+            policy,
+            knobs: policy.defaults(),
+            by: KeptBy::Dispatcher(RaiseBy::Inheritance),
+            stall: None,
+        };
+        match Client::start(&setup) {
+            Err(Failure::Failed(why)) => why.reason.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_core_that_dies_slowly_is_reported_with_its_exit_status() {
+        let reason = failure_of("exec {fd}>&-; sleep 0.3; exit 3");
+        assert!(reason.ends_with(", has ended: exit status: 3"), "{reason}");
+    }
+
+    #[test]
+    fn a_core_that_closes_its_connection_and_does_not_end_is_killed() {
+        let reason = failure_of("exec {fd}>&-; exec sleep 60");
+        assert!(reason.ends_with(", closed its connection, did not end within 2s, and was killed"), "{reason}");
     }
 }

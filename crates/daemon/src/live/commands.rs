@@ -2,15 +2,18 @@
 
 use super::connection::{Connection, Received};
 use super::kernel_kept;
-use super::message::{Command, Message, Reply};
+use super::message::{Command, Message, News, Reply};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
 use super::stall::StalledThread;
 use crate::Explanation;
-use crate::dispatch::{EVENTS_MOST, Enclosure, PromiseRequest, Refusal, enclose, release_groups, scan, share};
+use crate::dispatch::{
+    Admission, EVENTS_MOST, Enclosure, PromiseRequest, Refusal, enclose, release_groups, scan_beating, share,
+};
 use crate::kernel::CpuShare;
 use crate::restore::PATIENCE;
 use crate::table::Beating;
 use sched::{EntityId, Instant, Limit, Nanos};
+use std::cell::Cell;
 use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -40,154 +43,194 @@ pub(super) fn serve(shared: &Shared<'_>, connection: &mut Connection, end: &Bell
     waiting.add(&*connection, COMMAND)?;
     waiting.add(end, REQUEST)?;
     waiting.add(&shared.notification, OVER)?;
-    let goes_on = || {
-        shared.table.beat(Beating::Commands);
-        !shared.over.load(Ordering::Acquire)
-    };
+    let commands = Commands { shared, end, last: Cell::new(Instant::NEVER) };
     let epoch = shared.promises(|promises| promises.epoch());
-    let mut outcome = connection.send(&Message::Ready { epoch }, goes_on);
-    let mut last = Instant::NEVER;
-    while outcome.is_ok() && goes_on() && clock::now() < last {
+    let mut outcome = connection.send(&Message::Ready { epoch }, || commands.goes_on());
+    let mut is_reported = false;
+    while outcome.is_ok() && commands.goes_on() {
+        if commands.is_ending() && !is_reported {
+            is_reported = true;
+            outcome = connection.send(&Message::Ending, || commands.goes_on());
+            continue;
+        }
         shared.stall(StalledThread::Commands);
-        outcome = match waiting.next(clock::now().saturating_add(BEAT).min(last))? {
-            Some(COMMAND) => answer(shared, connection, last != Instant::NEVER, goes_on),
-            Some(REQUEST) if end.rings() > 0 => {
-                // The threads do not wait for the front end, which may be stopped.
-                restore_all(shared);
-                last = clock::now().saturating_add(LAST_COMMANDS);
-                connection.send(&Message::Ending, || goes_on() && clock::now() < last)
-            }
+        outcome = match waiting.next(clock::now().saturating_add(BEAT).min(commands.last.get()))? {
+            Some(COMMAND) => commands.answer(connection),
             _ => Ok(()),
         };
     }
     Ok(())
 }
 
-/// Receives a command and sends the reply. `is_ending`: promises are not made any more.
-///
-/// # Errors
-/// The core has to end.
-fn answer(
-    shared: &Shared<'_>,
-    connection: &mut Connection,
-    is_ending: bool,
-    goes_on: impl Fn() -> bool,
-) -> io::Result<()> {
-    let reply = match connection.receive(COMMAND_MOST, &goes_on)? {
-        Received::Message(Command::End) => return Err(io::ErrorKind::ConnectionAborted.into()),
-        Received::Message(Command::Admit { .. }) if is_ending => Reply::Admitted(Err(ending().into())),
-        Received::Message(Command::Share { .. }) if is_ending => Reply::Changed(Err(ending().into())),
-        Received::Message(command) => carry_out(shared, command),
-        Received::Malformed(reason) => Reply::Malformed(reason),
-    };
-    connection.send(&Message::Reply(reply), &goes_on)
+/// The state of the command thread.
+struct Commands<'a, 'k> {
+    shared: &'a Shared<'k>,
+    /// Bell that another process rings to request the end of the core.
+    end: &'a Bell,
+    /// Instant until which commands are answered; [`Instant::NEVER`] before a request for the end.
+    last: Cell<Instant>,
 }
 
-fn ending() -> Refusal {
-    Refusal::Reported(Explanation::new("the core ends on request of another process", "start it again"))
-}
-
-fn carry_out(shared: &Shared<'_>, command: Command) -> Reply {
-    match command {
-        Command::Admit { request, pid } => Reply::Admitted(admit(shared, &request, pid).map_err(Into::into)),
-        Command::Adjust { entity, slice, period } => {
-            Reply::Changed(adjust(shared, entity, slice, period).map_err(Into::into))
+impl Commands<'_, '_> {
+    /// Beats, and answers a request for the end of the core: all threads are restored at once. The threads wait neither
+    /// for the front end, which may be stopped, nor for the end of a command.
+    fn beat(&self) {
+        self.shared.table.beat(Beating::Commands);
+        if self.end.rings() > 0 && !self.is_ending() {
+            restore_all(self.shared);
+            self.last.set(clock::now().saturating_add(LAST_COMMANDS));
         }
-        Command::Share { pid, share } => Reply::Changed(give_share(shared, pid, share).map_err(Into::into)),
-        Command::EndShare { pid } => {
-            end_share(shared, pid);
-            Reply::Done
-        }
-        Command::Dismiss { entity } => {
-            dismiss(shared, entity);
-            Reply::Done
-        }
-        Command::ReadJournal => {
-            let (events, lost) = read_journal(shared);
-            Reply::Journal { events, lost }
-        }
-        Command::TakeDismissed => Reply::Dismissed(shared.promises(|promises| promises.take_dismissed())),
-        Command::ReportsWakeups { entity } => {
-            Reply::ReportsWakeups(shared.promises(|promises| promises.reports_wakeups(entity)))
-        }
-        Command::Promise { entity } => Reply::Promise(shared.promises(|promises| promises.promise(entity))),
-        Command::Warnings => Reply::Warnings(shared.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()),
-        // The caller handles this command.
-        Command::End => Reply::Done,
     }
-}
 
-/// Makes a promise to process `pid` and its descendants. With a hard limit, the call takes some 10 ms more.
-fn admit(shared: &Shared<'_>, request: &PromiseRequest, pid: u32) -> Result<Vec<EntityId>, Refusal> {
-    let ours = ancestors();
-    let beat = || shared.table.beat(Beating::Commands);
-    if let Some(kept) = &shared.kernel_kept {
-        await_leaving(shared, pid);
-        let entities = kernel_kept::admit(shared, kept, request, pid, &ours)?;
-        shared.keeper_bell.ring();
-        return Ok(entities);
+    /// Returns whether another process has requested the end of the core. Promises are not made any more.
+    fn is_ending(&self) -> bool {
+        self.last.get() != Instant::NEVER
     }
-    // A CPU without an agent cannot serve a client, even if the client may run on that CPU.
-    let request = PromiseRequest { affinity: request.affinity.and(&shared.cpus()), ..request.clone() };
-    await_leaving(shared, pid);
-    let Shared { kernel, table, .. } = shared;
-    // The agents would wait for a scan of many threads with the dispatcher.
-    let scanned = if ours.contains(&pid) { None } else { scan(kernel, pid) };
-    beat();
-    let enclosure = match request.reservation.limit {
-        Limit::Soft => Enclosure::none(),
-        Limit::Hard => {
-            at_agent_priority(|| shared.lock().check(&request, pid, &ours, scanned.as_ref()))?;
-            enclose(kernel, table, pid)?
+
+    /// Beats. Returns whether the command thread continues to serve the front end.
+    fn goes_on(&self) -> bool {
+        self.beat();
+        !self.shared.over.load(Ordering::Acquire) && clock::now() < self.last.get()
+    }
+
+    /// Receives a command and sends the reply.
+    ///
+    /// # Errors
+    /// The core has to end.
+    fn answer(&self, connection: &mut Connection) -> io::Result<()> {
+        let reply = match connection.receive(COMMAND_MOST, || self.goes_on())? {
+            Received::Message(Command::End) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Received::Message(command) => self.carry_out(command),
+            Received::Malformed(reason) => Reply::Malformed(reason),
+        };
+        connection.send(&Message::Reply(reply), || self.goes_on())
+    }
+
+    fn carry_out(&self, command: Command) -> Reply {
+        let shared = self.shared;
+        match command {
+            Command::Admit { request, pid } => Reply::Admitted(self.admit(&request, pid).map_err(Into::into)),
+            Command::Adjust { entity, slice, period } => {
+                Reply::Changed(adjust(shared, entity, slice, period).map_err(Into::into))
+            }
+            Command::Share { pid, share } => Reply::Changed(self.give_share(pid, share).map_err(Into::into)),
+            Command::EndShare { pid } => {
+                self.end_share(pid);
+                Reply::Done
+            }
+            Command::Dismiss { entity } => {
+                dismiss(shared, entity);
+                Reply::Done
+            }
+            Command::ReadJournal => {
+                let (events, lost) = read_journal(shared);
+                Reply::Journal { events, lost }
+            }
+            Command::TakeDismissed => Reply::Dismissed(shared.promises(|promises| promises.take_dismissed())),
+            Command::ReadNews => Reply::News(read_news(shared)),
+            Command::ReportsWakeups { entity } => {
+                Reply::ReportsWakeups(shared.promises(|promises| promises.reports_wakeups(entity)))
+            }
+            Command::Promise { entity } => Reply::Promise(shared.promises(|promises| promises.promise(entity))),
+            Command::Warnings => {
+                Reply::Warnings(shared.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            }
+            // The caller handles this command.
+            Command::End => Reply::Done,
         }
-    };
-    let groups = enclosure.rows();
-    let admit = || shared.lock().admit_scanned(&request, pid, &ours, scanned, enclosure);
-    let answer = at_agent_priority(admit).inspect_err(|_| release_groups(kernel, table, &groups));
-    let (entities, call) = answer.map_err(|refused| match refused {
-        Refusal::NoRoom(room) => Refusal::NoRoom(Box::new(room.among(&shared.cpus()))),
-        other => other,
-    })?;
-    shared.call(&call);
-    // In steps, because the agents would wait for the adoption of many threads.
-    let further = || at_agent_priority(|| shared.lock().adopt_further(entities[0], AT_ONCE));
-    while let Some(call) = further().inspect_err(|_| release_groups(kernel, table, &groups))? {
-        beat();
+    }
+
+    /// Makes a promise to process `pid` and its descendants. With a hard limit, the call takes some 10 ms more.
+    fn admit(&self, request: &PromiseRequest, pid: u32) -> Result<Vec<EntityId>, Refusal> {
+        let (shared, ours) = (self.shared, ancestors());
+        let beat = || self.beat();
+        self.await_leaving(pid);
+        // The agents would wait for a scan of many threads with the dispatcher.
+        let scanned = if ours.contains(&pid) { None } else { scan_beating(&shared.kernel, pid, &beat) };
+        if let Some(kept) = &shared.kernel_kept {
+            self.refuse_if_ending()?;
+            let entities = kernel_kept::admit(kept, request, pid, &ours, scanned)?;
+            shared.keeper_bell.ring();
+            return Ok(entities);
+        }
+        // A CPU without an agent cannot serve a client, even if the client may run on that CPU.
+        let request = PromiseRequest { affinity: request.affinity.and(&shared.cpus()), ..request.clone() };
+        let Shared { kernel, table, .. } = shared;
+        let enclosure = match request.reservation.limit {
+            Limit::Soft => Enclosure::none(),
+            Limit::Hard => {
+                at_agent_priority(|| shared.lock().check(&request, pid, &ours, scanned.as_ref()))?;
+                enclose(kernel, table, pid, &beat)?
+            }
+        };
+        let groups = enclosure.rows();
+        let admit = || shared.lock().admit_scanned(&request, pid, &ours, scanned, enclosure);
+        let answer = self.refuse_if_ending().and_then(|()| at_agent_priority(admit));
+        let answer = answer.inspect_err(|_| release_groups(kernel, table, &groups, &beat));
+        let Admission { entities, tree, call } = answer.map_err(|refused| match refused {
+            Refusal::NoRoom(room) => Refusal::NoRoom(Box::new(room.among(&shared.cpus()))),
+            other => other,
+        })?;
         shared.call(&call);
+        // In steps, because the agents would wait for the adoption of many threads.
+        let further = || at_agent_priority(|| shared.lock().adopt_further(tree, AT_ONCE));
+        while let Some(call) = further().inspect_err(|_| release_groups(kernel, table, &groups, &beat))? {
+            beat();
+            shared.call(&call);
+        }
+        // Before the process is raised: a process that it forks from now on belongs to the promise, even if the parent
+        // ends at once.
+        shared.await_births(beat);
+        // The keeper begins the loans of further threads.
+        at_agent_priority(|| shared.provide_loans(AT_ONCE, beat));
+        shared.keeper_bell.ring();
+        Ok(entities)
     }
-    // Before the process is raised: a process that it forks from now on belongs to the promise, even if the parent
-    // ends at once.
-    shared.await_births(beat);
-    // The keeper begins the loans of further threads.
-    at_agent_priority(|| shared.provide_loans(AT_ONCE, beat));
-    shared.keeper_bell.ring();
-    Ok(entities)
+
+    fn refuse_if_ending(&self) -> Result<(), Refusal> {
+        if self.is_ending() {
+            let why = Explanation::new("the core ends on request of another process", "start it again");
+            return Err(Refusal::Reported(why));
+        }
+        Ok(())
+    }
+
+    /// Gives process `pid` and its descendants this share of the CPUs. Takes some 10 ms.
+    fn give_share(&self, pid: u32, wanted: CpuShare) -> Result<(), Refusal> {
+        self.refuse_if_ending()?;
+        let Shared { kernel, table, shares, .. } = self.shared;
+        let mut shares = shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if shares.iter().any(|(other, _)| *other == pid) {
+            return Err(Refusal::Already { pid, name: format!("pid {pid}") });
+        }
+        let rows = share(kernel, table, pid, &ancestors(), wanted, &|| self.beat())?;
+        shares.push((pid, rows));
+        Ok(())
+    }
+
+    /// Ends the share of process `pid`: its processes return to their earlier control group.
+    fn end_share(&self, pid: u32) {
+        let Shared { kernel, table, shares, .. } = self.shared;
+        let mut shares = shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = shares.extract_if(.., |(other, _)| *other == pid);
+        ended.for_each(|(_, rows)| release_groups(kernel, table, &rows, &|| self.beat()));
+    }
+
+    /// Waits while a dismissed ancestor or descendant of process `pid` may still be inside a fork. Otherwise, values that
+    /// Tactus has set for the parent could be recorded as originals of the child.
+    fn await_leaving(&self, pid: u32) {
+        let end = clock::now() + PATIENCE;
+        while self.shared.promises(|promises| promises.is_leaving(pid)) && clock::now() < end {
+            self.beat();
+            clock::sleep(Nanos::ms(1));
+        }
+    }
 }
 
 fn adjust(shared: &Shared<'_>, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
     let (answer, call) = shared.promises(|promises| promises.adjust(e, slice, period));
     shared.call(&call);
     answer
-}
-
-/// Gives process `pid` and its descendants this share of the CPUs. Takes some 10 ms.
-fn give_share(shared: &Shared<'_>, pid: u32, wanted: CpuShare) -> Result<(), Refusal> {
-    let Shared { kernel, table, shares, .. } = shared;
-    let mut shares = shares.lock().unwrap_or_else(PoisonError::into_inner);
-    if shares.iter().any(|(other, _)| *other == pid) {
-        return Err(Refusal::Already { pid, name: format!("pid {pid}") });
-    }
-    let rows = share(kernel, table, pid, &ancestors(), wanted)?;
-    shares.push((pid, rows));
-    Ok(())
-}
-
-/// Ends the share of process `pid`: its processes return to their earlier control group.
-fn end_share(shared: &Shared<'_>, pid: u32) {
-    let Shared { kernel, table, shares, .. } = shared;
-    let mut shares = shares.lock().unwrap_or_else(PoisonError::into_inner);
-    let ended = shares.extract_if(.., |(other, _)| *other == pid);
-    ended.for_each(|(_, rows)| release_groups(kernel, table, &rows));
 }
 
 fn dismiss(shared: &Shared<'_>, e: EntityId) {
@@ -204,13 +247,12 @@ fn read_journal(shared: &Shared<'_>) -> (Vec<(Instant, Event)>, u64) {
     (events, lost)
 }
 
-/// Waits while a dismissed ancestor or descendant of process `pid` may still be inside a fork. Otherwise, values that
-/// Tactus has set for the parent could be recorded as originals of the child.
-fn await_leaving(shared: &Shared<'_>, pid: u32) {
-    let end = clock::now() + PATIENCE;
-    while shared.promises(|promises| promises.is_leaving(pid)) && clock::now() < end {
-        clock::sleep(Nanos::ms(1));
-    }
+/// Returns the events and dismissals since the last call.
+fn read_news(shared: &Shared<'_>) -> News {
+    // Allocate memory before acquiring the lock.
+    let mut events = Vec::with_capacity(EVENTS_MOST);
+    let (lost, dismissed) = shared.promises(|promises| (promises.read_journal(&mut events), promises.take_dismissed()));
+    News { events, lost, dismissed }
 }
 
 /// Returns the pids of this process and its ancestors, which include the front end. A promise to one of these processes
@@ -226,4 +268,102 @@ fn ancestors() -> Vec<u32> {
         pid = status.parent;
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::Received;
+    use super::*;
+    use crate::dispatch::{Dispatcher, RaiseBy};
+    use crate::linux::Linux;
+    use crate::table::Table;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+    use std::sync::{Arc, Mutex};
+    use sys::shared::Words;
+
+    /// Returns the state of a core without agents, whose table is in `directory`.
+    fn shared<'k>(kernel: &'k Linux, directory: &std::path::Path) -> Shared<'k> {
+        let words = Words::create(&directory.join("words"), Table::words(1)).unwrap();
+        let me = sys::thread::Thread::open(std::process::id()).unwrap().identity();
+        let table = Arc::new(Table::create(Box::new(words), "boot", me));
+        let policy = policies::find(crate::terms::POLICY).expect("it is registered");
+        let knobs = crate::terms::knobs(policy);
+        let dispatcher = Dispatcher::new(kernel, Arc::clone(&table), policy, &knobs, 1, RaiseBy::Inheritance).unwrap();
+        Shared {
+            kernel,
+            dispatcher: Mutex::new(dispatcher),
+            kernel_kept: None,
+            shares: Mutex::default(),
+            table,
+            channels: Vec::new(),
+            places: Vec::new(),
+            keeper_events: Arc::new(Waiting::new().unwrap()),
+            keeper_bell: Arc::new(Bell::new().unwrap()),
+            over: AtomicBool::new(false),
+            looking: AtomicU64::new(u64::MAX),
+            is_faulty: false,
+            stall: Mutex::new(None),
+            warnings: Mutex::new(Vec::new()),
+            failure: Mutex::new(None),
+            notification: Bell::new().unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_request_for_the_end_is_heard_while_the_front_end_has_sent_half_of_a_command() {
+        let (directory, kernel) = (tempfile::tempdir().unwrap(), Linux::new().unwrap());
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let end = Bell::new().unwrap();
+        std::thread::scope(|scope| {
+            let core = scope.spawn(|| {
+                let shared = shared(&kernel, directory.path());
+                serve(&shared, &mut Connection::new(ours).unwrap(), &end)
+            });
+            let mut front = Connection::new(theirs.try_clone().unwrap()).unwrap();
+            assert!(matches!(front.receive(COMMAND_MOST, || true).unwrap(), Received::Message(Message::Ready { .. })));
+            theirs.write_all(&[2, 0, 0, 0, 3]).unwrap();
+            clock::sleep(Nanos::ms(50));
+            end.ring();
+            let within = clock::now() + LAST_COMMANDS + Nanos::s(1);
+            while !core.is_finished() && clock::now() < within {
+                clock::sleep(Nanos::ms(5));
+            }
+            let has_ended = core.is_finished();
+            // Closing the connection ends the core in any case.
+            drop((front, theirs));
+            core.join().unwrap().unwrap();
+            assert!(has_ended, "the core waits for the rest of the command");
+        });
+    }
+
+    #[test]
+    fn a_core_that_ends_on_request_answers_commands_and_makes_no_promise() {
+        let (directory, kernel) = (tempfile::tempdir().unwrap(), Linux::new().unwrap());
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let end = Bell::new().unwrap();
+        std::thread::scope(|scope| {
+            let core = scope.spawn(|| {
+                let shared = shared(&kernel, directory.path());
+                serve(&shared, &mut Connection::new(ours).unwrap(), &end)
+            });
+            let mut front = Connection::new(theirs).unwrap();
+            let mut next = |command: Option<Command>| {
+                command.iter().for_each(|command| front.send(command, || true).unwrap());
+                match front.receive(COMMAND_MOST, || true).unwrap() {
+                    Received::Message(message) => message,
+                    Received::Malformed(reason) => panic!("{reason}"),
+                }
+            };
+            assert!(matches!(next(None), Message::Ready { .. }));
+            end.ring();
+            assert!(matches!(next(None), Message::Ending));
+            assert!(matches!(next(Some(Command::Warnings)), Message::Reply(Reply::Warnings(_))));
+            let share = Command::Share { pid: 1, share: CpuShare { weight: None, cap_percent: None } };
+            let Message::Reply(Reply::Changed(Err(refused))) = next(Some(share)) else { panic!("it is given") };
+            assert!(format!("{refused:?}").contains("ends on request"), "{refused:?}");
+            core.join().unwrap().unwrap();
+        });
+    }
 }

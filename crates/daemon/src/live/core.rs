@@ -14,7 +14,8 @@ use crate::directory::Directory;
 use crate::dispatch::{Dispatcher, KeptBy, KernelKept, Promises, RaiseBy};
 use crate::guardian::{remove_groups, sweep, this_program};
 use crate::linux::{Linux, Sentinels};
-use crate::restore::{self, PATIENCE};
+use crate::restore::{self, PATIENCE, restore_beating};
+use crate::table::Beating;
 use sched::{Descriptor, Nanos};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -165,7 +166,8 @@ fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, connection: &mut Connecti
         // Restore once more, from the table. The table still contains the threads that the dispatcher could not restore,
         // and the threads that may be inside a fork. The agents continue to beat, so that the guardian restores them if
         // this process hangs.
-        if restore::restore(shared.kernel, &shared.table, clock::sleep).is_settled() {
+        let beat = || shared.table.beat(Beating::Commands);
+        if restore_beating(shared.kernel, &shared.table, clock::sleep, &beat).is_settled() {
             shared.table.finish();
         }
         // From here on no thread is raised, and no agent needs to beat.
@@ -202,6 +204,7 @@ fn await_leaving(shared: &Shared<'_>) {
     };
     shared.keeper_bell.ring();
     while !shared.over.load(Ordering::Acquire) && has_leaving() && clock::now() < end {
+        shared.table.beat(Beating::Commands);
         clock::sleep(Nanos::ms(1));
     }
 }

@@ -9,10 +9,11 @@ use crate::dispatch::{Known, ended, find, moved_threads};
 use crate::guardian::{Care, Handle, Standby, Succession};
 use crate::kernel::{Kernel, priority};
 use crate::table::{Beating, Table};
-use sched::{Instant, Nanos};
+use sched::{CpuId, CpuSet, Instant, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
+use sys::thread::Identity;
 use sys::{Result, clock, thread};
 
 /// Range of the interval between scans for new threads and children that the kernel does not report. The interval is
@@ -102,6 +103,42 @@ impl<'s> Watcher<'s> {
     }
 }
 
+/// What the dispatcher has for the keeper to do.
+struct Due {
+    /// The served threads, each with the CPU to which it is confined.
+    confined: Vec<(Identity, CpuId)>,
+    /// Reasons for the threads that the agents have found to have left their promises.
+    reasons: Vec<Explanation>,
+    /// CPUs whose agents must be woken.
+    call: CpuSet,
+    /// Whether there are threads whose forks are not awaited.
+    lacks_births: bool,
+    /// Whether threads wait for loans.
+    lacks_loans: bool,
+    /// Whether dismissed clients may have threads inside a fork.
+    has_leaving: bool,
+}
+
+/// Reads what is due, in one step: to lock the dispatcher at the priority of the agents takes several system calls. Closes
+/// the files of ended threads.
+fn read_due(shared: &Shared<'_>) -> Due {
+    let (due, ended) = at_agent_priority(|| {
+        let mut dispatcher = shared.lock();
+        let (call, reasons) = dispatcher.follow(&[]);
+        let due = Due {
+            confined: dispatcher.confined(),
+            reasons,
+            call,
+            lacks_births: dispatcher.lacks_births(),
+            lacks_loans: !dispatcher.without_loan().is_empty(),
+            has_leaving: dispatcher.has_leaving() || shared.kernel_kept.is_some(),
+        };
+        (due, dispatcher.take_ended())
+    });
+    drop(ended);
+    due
+}
+
 /// Runs the keeper until the daemon ends.
 pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()> {
     let (mut births, mut is_notified, mut watched) = (None, true, Instant::ZERO);
@@ -110,20 +147,21 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
     while !shared.over.load(Ordering::Acquire) {
         shared.stall(StalledThread::Keeper);
         shared.table.beat(Beating::Keeper);
-        drop(at_agent_priority(|| shared.lock().take_ended()));
         let now = clock::now();
         let (mut has_dismissals, mut has_births) = (is_notified || again.is_some(), false);
         if takes_over || watched.saturating_add(WATCH) <= now {
             watched = now;
             takes_over = watch(shared, watcher);
-            follow_threads(shared);
-            has_dismissals = true;
-            lacks_loans = true;
+            let due = read_due(shared);
+            has_dismissals |= due.has_leaving;
+            lacks_loans |= due.lacks_loans;
+            follow_threads(shared, due);
         }
         // Read the number of births before the scan, so that a thread that starts during the scan causes another scan.
         let latest = shared.kernel.births().ok();
         if is_notified || latest.is_none() || latest != births {
             births = latest;
+            drop(at_agent_priority(|| shared.lock().take_ended()));
             adopt_new(shared);
             lacks_loans = true;
             has_births = true;
@@ -151,18 +189,20 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
 }
 
 /// Follows the affinity of the threads that other processes have moved since the last check.
-fn follow_threads(shared: &Shared<'_>) {
-    let confined = at_agent_priority(|| shared.lock().confined());
-    let moved = moved_threads(&shared.kernel, &confined);
-    // An empty step collects the reasons of threads that the agents have found.
-    for some in moved.chunks(AT_ONCE).chain([&[][..]]) {
+fn follow_threads(shared: &Shared<'_>, due: Due) {
+    shared.call(&due.call);
+    due.reasons.into_iter().for_each(|reason| shared.warn(reason));
+    let moved = moved_threads(&shared.kernel, &due.confined);
+    for some in moved.chunks(AT_ONCE) {
         shared.table.beat(Beating::Keeper);
         let (call, reasons) = at_agent_priority(|| shared.lock().follow(some));
         shared.call(&call);
         reasons.into_iter().for_each(|reason| shared.warn(reason));
     }
     // Forks are recorded on the CPU of the client, and the client may have moved.
-    shared.await_births(|| shared.table.beat(Beating::Keeper));
+    if due.lacks_births || !moved.is_empty() {
+        shared.await_births(|| shared.table.beat(Beating::Keeper));
+    }
 }
 
 /// Adopts the new threads and children.

@@ -1,7 +1,8 @@
 //! Promises that the kernel keeps: their admission, and the observations of the keeper.
 
 use super::shared::{Shared, at_agent_priority};
-use crate::dispatch::{KernelKept, PromiseRequest, Refusal, scan};
+use crate::dispatch::{KernelKept, PromiseRequest, Refusal, Scanned};
+use crate::kernel::Kernel;
 use crate::linux::Linux;
 use sched::{EntityId, Instant};
 use std::sync::{Mutex, MutexGuard};
@@ -10,18 +11,18 @@ fn lock<'s, 'k>(kept: &'s Mutex<KernelKept<&'k Linux>>) -> MutexGuard<'s, Kernel
     kept.lock().expect("a thread that panics with the promises ends the daemon")
 }
 
-/// Makes the promise `request` to process `pid`. `ours` are the pids of Tactus and its ancestors.
+/// Makes the promise `request` to process `pid`, with the result of an earlier scan. `ours` are the pids of Tactus and its
+/// ancestors.
 ///
 /// # Errors
 /// The request is refused; nothing has changed.
 pub(super) fn admit<'k>(
-    shared: &Shared<'k>,
     kept: &Mutex<KernelKept<&'k Linux>>,
     request: &PromiseRequest,
     pid: u32,
     ours: &[u32],
+    scanned: Option<Scanned<<&'k Linux as Kernel>::Thread>>,
 ) -> Result<Vec<EntityId>, Refusal> {
-    let scanned = if ours.contains(&pid) { None } else { scan(&shared.kernel, pid) };
     at_agent_priority(|| lock(kept).admit(request, pid, ours, scanned))
 }
 

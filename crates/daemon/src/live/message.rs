@@ -49,6 +49,8 @@ pub(super) enum Command {
     Warnings,
     /// Restore all threads and end. No reply except [`Message::Ended`].
     End,
+    /// Report the events and the dismissed clients in one command, for a front end that polls. Reply: [`Reply::News`].
+    ReadNews,
 }
 
 /// The reply to a command.
@@ -67,6 +69,18 @@ pub(super) enum Reply {
     Warnings(Vec<Explanation>),
     /// The message of the front end was malformed.
     Malformed(Explanation),
+    News(News),
+}
+
+/// The events and dismissals since the last report.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct News {
+    /// The events of the journal.
+    pub events: Vec<(Instant, Event)>,
+    /// Number of events that were lost because the journal was full.
+    pub lost: u64,
+    /// The clients that were dismissed.
+    pub dismissed: Vec<Dismissed>,
 }
 
 /// A message of the core.

@@ -33,6 +33,7 @@ mod stall;
 pub use client::{Client, serve};
 pub use core::run_core;
 pub use failure::Failure;
+pub use message::News;
 pub use setup::Setup;
 pub use stall::{Stall, StalledThread};
 

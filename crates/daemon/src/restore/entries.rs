@@ -9,22 +9,31 @@ use sched::Nanos;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
 
-/// Restores the threads of `entries`, which are rows of `table`.
-pub(super) fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, Entry)]) -> Vec<ThreadRestored> {
+/// Restores the threads of `entries`, which are rows of `table`. Calls `beat` before each change of a thread.
+pub(super) fn bring_back<K: Kernel>(
+    kernel: &K,
+    table: &Table,
+    entries: &[(Row, Entry)],
+    beat: &dyn Fn(),
+) -> Vec<ThreadRestored> {
     let begin = |(row, entry): &(Row, Entry)| ThreadRestored::begin(Some(*row), entry);
     let entries: Vec<(Row, Entry)> = entries.iter().filter(|(row, _)| !table.is_given_back(*row)).copied().collect();
     let mut threads: Vec<ThreadRestored> = entries.iter().map(begin).collect();
     let rows = || entries.iter().map(|(row, entry)| (*row, entry));
     for (done, (_, entry)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry))| !comes_last(entry)) {
+        beat();
         done.attributes = opened(kernel, entry.thread, |thread| attributes(kernel, thread, entry));
     }
     for (done, (row, entry)) in threads.iter_mut().zip(rows()).filter(|(_, (row, _))| table.is_stopped(*row)) {
+        beat();
         done.stop = opened(kernel, entry.leader, |leader| go_on(kernel, leader, table, row));
     }
     for (done, (_, entry)) in threads.iter_mut().zip(rows()) {
+        beat();
         done.affinity = opened(kernel, entry.thread, |thread| affinity(kernel, thread, entry));
     }
     for (done, (_, entry)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry))| comes_last(entry)) {
+        beat();
         done.attributes = opened(kernel, entry.thread, |thread| attributes(kernel, thread, entry));
     }
     threads

@@ -14,9 +14,10 @@ pub(super) struct Groups {
 
 impl Groups {
     /// Thaws all groups of `table`. Comes first in a restoration: a frozen process that no process thaws is the worst
-    /// outcome.
-    pub(super) fn thaw_all<K: Kernel>(kernel: &K, table: &Table) -> Groups {
+    /// outcome. Calls `beat` before each group.
+    pub(super) fn thaw_all<K: Kernel>(kernel: &K, table: &Table, beat: &dyn Fn()) -> Groups {
         let thaw = |(row, group, may_be_frozen): (Row, ControlGroup, bool)| {
+            beat();
             // Another program may have frozen a group that Tactus has not frozen.
             let outcome = match may_be_frozen.then(|| kernel.thaw_group(group)) {
                 None => Outcome::AsBefore,
@@ -39,10 +40,11 @@ impl Groups {
     }
 
     /// Moves the processes of the groups to the groups above, and removes the groups that Tactus created. The first move
-    /// takes some 10 ms.
-    pub(super) fn remove<K: Kernel>(&mut self, kernel: &K, table: &Table) {
+    /// takes some 10 ms. Calls `beat` before each group.
+    pub(super) fn remove<K: Kernel>(&mut self, kernel: &K, table: &Table, beat: &dyn Fn()) {
         let frozen: Vec<Row> = table.groups().into_iter().filter(|(.., frozen)| *frozen).map(|(row, ..)| row).collect();
         for done in &mut self.done {
+            beat();
             // An earlier thaw may have failed. A group that Tactus has not created is not thawed by its removal.
             let thaw = || if frozen.contains(&done.row) { kernel.thaw_group(done.group) } else { Ok(()) };
             match thaw().and_then(|()| kernel.remove_group(done.group)) {

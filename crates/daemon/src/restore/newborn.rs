@@ -108,20 +108,21 @@ impl Family {
     }
 
     /// Finds new children of threads that may have been inside a fork. Sets the values that these children would have
-    /// inherited without Tactus, and adds the outcomes to `threads`.
-    pub(super) fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>) {
+    /// inherited without Tactus, and adds the outcomes to `threads`. Calls `beat` before each thread and process.
+    pub(super) fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>, beat: &dyn Fn()) {
         let processes: BTreeSet<Identity> = self.forking.iter().map(|forking| forking.process).collect();
         // A thread that is now observed outside a fork has finished its earlier forks, so the scan below finds the
         // children.
-        self.forget_settled(kernel);
-        self.look_at(kernel, processes, threads);
+        self.forget_settled(kernel, beat);
+        self.look_at(kernel, processes, threads, beat);
         self.is_first = false;
     }
 
     /// Removes the threads that have ended, are observed outside a fork, or have used more CPU time than a fork takes.
-    fn forget_settled<K: Kernel>(&mut self, kernel: &K) {
+    fn forget_settled<K: Kernel>(&mut self, kernel: &K, beat: &dyn Fn()) {
         let mut forking = std::mem::take(&mut self.forking);
         forking.retain_mut(|forking| {
+            beat();
             let Some(thread) = self.there(kernel.open_as(forking.thread)) else { return false };
             let Some(status) = self.there(kernel.status(&thread)) else { return false };
             if !matches!(status.state, State::Runnable | State::Uninterruptible) {
@@ -135,9 +136,16 @@ impl Family {
     }
 
     /// Scans `processes`, and the descendants that are found during the scan.
-    fn look_at<K: Kernel>(&mut self, kernel: &K, processes: BTreeSet<Identity>, threads: &mut Vec<ThreadRestored>) {
+    fn look_at<K: Kernel>(
+        &mut self,
+        kernel: &K,
+        processes: BTreeSet<Identity>,
+        threads: &mut Vec<ThreadRestored>,
+        beat: &dyn Fn(),
+    ) {
         let mut waiting: Vec<Identity> = processes.into_iter().collect();
         while let Some(process) = waiting.pop() {
+            beat();
             let Some(legacy) = self.processes.get(&process).cloned() else { continue };
             let Some(held) = self.there(kernel.open_as(process)) else { continue };
             let members = self.there(kernel.threads(process.tid)).unwrap_or_default();

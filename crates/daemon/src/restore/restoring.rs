@@ -28,19 +28,32 @@ impl Restoring {
     /// Thaws the freezer groups of `table`, and restores all threads. The first [scan](Restoring::look) removes the
     /// groups.
     pub fn begin_all<K: Kernel>(kernel: &K, table: &Table) -> Restoring {
+        Restoring::begin_all_beating(kernel, table, &|| {})
+    }
+
+    pub(super) fn begin_all_beating<K: Kernel>(kernel: &K, table: &Table, beat: &dyn Fn()) -> Restoring {
         let begun = kernel.now();
-        let groups = Groups::thaw_all(kernel, table);
-        Restoring { groups, begun, ..Restoring::begin(kernel, table, |_| true) }
+        let groups = Groups::thaw_all(kernel, table, beat);
+        Restoring { groups, begun, ..Restoring::begin_beating(kernel, table, |_| true, beat) }
     }
 
     /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find new children of these
     /// threads. The rows stay in the table; the caller forgets the rows once [all earlier forks](Restoring::is_over)
     /// have ended.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
+        Restoring::begin_beating(kernel, table, wanted, &|| {})
+    }
+
+    fn begin_beating<K: Kernel>(
+        kernel: &K,
+        table: &Table,
+        wanted: impl Fn(&Entry) -> bool,
+        beat: &dyn Fn(),
+    ) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();
         let entries: Vec<(Row, Entry)> = all.iter().filter(|(_, entry)| wanted(entry)).copied().collect();
-        let threads = bring_back(kernel, table, &entries);
+        let threads = bring_back(kernel, table, &entries, beat);
         let [entries, all] = [entries, all].map(|rows| rows.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>());
         let family = Family::of(&entries, &all);
         let (groups, damaged) = (Groups::default(), table.damaged());
@@ -56,15 +69,19 @@ impl Restoring {
     /// Scans for new children of the restored threads, and sets the values that these children would have inherited
     /// without Tactus. Removes the freezer groups at the end of the first call.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
+        self.look_beating(kernel, table, &|| {});
+    }
+
+    pub(super) fn look_beating<K: Kernel>(&mut self, kernel: &K, table: &Table, beat: &dyn Fn()) {
         // Read the table again: a thread that was adopted after the restoration began belongs to another client.
         let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry)| entry).collect();
         let now = kernel.now();
         self.family.leave_out(&all);
-        self.family.look(kernel, &mut self.threads);
+        self.family.look(kernel, &mut self.threads, beat);
         self.looked = kernel.now();
         self.took = self.looked.saturating_since(now);
         if !self.groups.are_removed() {
-            self.groups.remove(kernel, table);
+            self.groups.remove(kernel, table, beat);
             // The removal is no part of the patience with forks.
             let removal = kernel.now().saturating_since(self.looked);
             self.begun = self.begun.saturating_add(removal);

@@ -48,7 +48,7 @@ impl Place {
 
 /// Freezes process `pid` as the daemon does; `None` where this is not permitted.
 fn enclosed(kernel: &Linux, place: &Place, pid: u32) -> Option<Enclosure<Linux>> {
-    match enclose(kernel, &place.table, pid) {
+    match enclose(kernel, &place.table, pid, &|| {}) {
         Ok(mut enclosure) => {
             enclosure.set_frozen(true, kernel, &place.table).unwrap();
             Some(enclosure)

@@ -40,7 +40,7 @@ fn impose(kernel: &Linux, table: &Table, pid: u32, cpu: &CpuSet, is_frozen: bool
         affinity::set(tid, cpu).unwrap();
     }
     if is_frozen {
-        enclose(kernel, table, pid).unwrap().set_frozen(true, kernel, table).unwrap();
+        enclose(kernel, table, pid, &|| {}).unwrap().set_frozen(true, kernel, table).unwrap();
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     say(&guardian.pid().to_string());
     loop {
         victims.iter().for_each(|&victim| impose(&kernel, &table, victim, &last_cpu(), false));
-        let mut enclosure = enclose(&kernel, &table, victims[0]).unwrap();
+        let mut enclosure = enclose(&kernel, &table, victims[0], &|| {}).unwrap();
         for _ in 0..3 {
             for (_, entry) in table.entries() {
                 enclosure.set_frozen(true, &kernel, &table).unwrap();
@@ -135,7 +135,7 @@ pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
             table.beat(Beating::Agent(CpuId::new(0)));
             clock::sleep(Nanos::us(100));
         }
-        release_groups(&kernel, &table, &enclosure.rows());
+        release_groups(&kernel, &table, &enclosure.rows(), &|| {});
         for (row, entry) in table.entries() {
             let thread = kernel.open_as(entry.thread).unwrap();
             let _ = restore_entry(&kernel, row, &entry, &thread);

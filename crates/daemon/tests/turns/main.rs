@@ -1,6 +1,7 @@
 //! Tests of the turns of an agent, on a simulated host.
 
 mod changes;
+mod cpu_timers;
 mod gangs;
 mod parking;
 mod scene;

@@ -21,6 +21,8 @@ pub(crate) struct Scene {
     pub(crate) dispatcher: Dispatcher<Caller>,
     /// Agents, indexed by CPU.
     pub(crate) agents: Vec<u32>,
+    /// Number of turns so far.
+    pub(crate) turns: u64,
 }
 
 impl Scene {
@@ -37,11 +39,11 @@ impl Scene {
         let knobs = daemon::terms::knobs(policy);
         let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), policy, &knobs, cpus, by).unwrap();
         let agents = (0..cpus).map(|cpu| daemon.serve(CpuId::new(cpu))).collect();
-        Scene { host, daemon, dispatcher, agents }
+        Scene { host, daemon, dispatcher, agents, turns: 0 }
     }
 
     /// Starts a process with these threads. Returns the tids.
-    fn start(&mut self, threads: &[(&str, Workload)]) -> Vec<u32> {
+    pub(crate) fn start(&mut self, threads: &[(&str, Workload)]) -> Vec<u32> {
         let (first, others) = threads.split_first().expect("a process has a thread");
         let pid = self.host.world_mut().start(first.0, USER, first.1).expect("numbers are free");
         let mut tids = vec![pid];
@@ -62,16 +64,15 @@ impl Scene {
         let tids = self.start(threads);
         let pid = tids[0];
         let enclosure = match request.reservation.limit {
-            Limit::Hard => enclose(&self.daemon, self.dispatcher.table(), pid).expect("it can be frozen"),
+            Limit::Hard => enclose(&self.daemon, self.dispatcher.table(), pid, &|| {}).expect("it can be frozen"),
             Limit::Soft => Enclosure::none(),
         };
         let admitted = self.dispatcher.admit_scanned(request, pid, &[self.daemon.pid()], None, enclosure);
-        let admitted = admitted.map(|(entities, _)| entities);
-        if let Ok(entities) = &admitted {
-            while self.dispatcher.adopt_further(entities[0], 1).expect("it can be adopted").is_some() {}
+        if let Ok(admission) = &admitted {
+            while self.dispatcher.adopt_further(admission.tree, 1).expect("it can be adopted").is_some() {}
         }
         self.lend();
-        (admitted, tids)
+        (admitted.map(|admission| admission.entities), tids)
     }
 
     /// Starts another thread of process `pid`, and adopts the new threads of all clients.
@@ -139,6 +140,7 @@ impl Scene {
         let end = self.host.world().now() + time;
         while let Some(tid) = self.host.run_until(end) {
             let cpu = self.agents.iter().position(|&agent| agent == tid).expect("only agents have turns");
+            self.turns += 1;
             let quiet = self.host.world_mut().take_quiet(tid);
             let entered = self.host.world_mut().take_entered(tid);
             let next = self.dispatcher.turn(CpuId::new(cpu), Signals { quiet, entered });

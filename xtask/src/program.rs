@@ -27,6 +27,8 @@ pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--ex
 /// The storm test. It kills or stops the daemon, an agent or the guardian of a live run, and checks that every thread
 /// regains its original attributes.
 pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
+/// The checks of weights and caps in control groups of version 2.
+pub(crate) const SHARES: Program = Program { package: "storms", kind: "--example", name: "shares" };
 /// A virtual machine for tests, which uses /dev/kvm.
 pub(crate) const MICRO_VM: Program = Program { package: "sys", kind: "--example", name: "micro-vm" };
 

@@ -65,7 +65,8 @@ pub trait Kernel {
     /// was stopped. The end of a loan never fails.
     type Loan;
 
-    /// An open control group through which processes are frozen, or have a share of the CPUs. The group stays when this value is dropped.
+    /// An open control group through which processes are frozen, or have a share of the CPUs. The group stays when this
+    /// value is dropped.
     type Freezer;
 
     /// Returns the time of the monotonic clock.
@@ -239,14 +240,14 @@ pub trait Kernel {
     /// The process has ended, or this host has no freezer for the process.
     fn freezer_group(&self, leader: &Self::Thread) -> Result<ControlGroup>;
 
-    /// Returns the group through which the process of `leader`, its first thread, can have a share of the CPUs. Changes
-    /// nothing.
+    /// Returns the group through which the process of `leader`, its first thread, can have this share of the CPUs.
+    /// Changes nothing.
     ///
     /// # Errors
     /// The process has ended, or this host has no cpu controller for the process.
-    fn share_group(&self, leader: &Self::Thread) -> Result<ControlGroup>;
+    fn share_group(&self, leader: &Self::Thread, share: CpuShare) -> Result<ControlGroup>;
 
-    /// Sets the share of a group that was opened for a [`share_group`](Kernel::share_group).
+    /// Sets the share of a group that was opened for a [`share_group`](Kernel::share_group) with the same share.
     ///
     /// # Errors
     /// The group has been removed, or the kernel does not support the values.
@@ -298,8 +299,9 @@ pub trait Kernel {
     /// The caller lacks permission.
     fn thaw_group(&self, group: ControlGroup) -> Result<()>;
 
-    /// Thaws a recorded group that Tactus has created, moves its processes to the group above, and removes the group. Has
-    /// no effect if the group does not exist, or existed before Tactus.
+    /// Thaws a recorded group that Tactus has created, moves its processes to the group above, and removes the group. Of a
+    /// group that existed before Tactus, restores the weight and the cap, unless another program has changed them since.
+    /// Has no effect if the group does not exist.
     ///
     /// # Errors
     /// The caller lacks permission, or there are groups below.
@@ -487,8 +489,8 @@ impl<K: Kernel> Kernel for &K {
         (**self).freezer_group(leader)
     }
 
-    fn share_group(&self, leader: &Self::Thread) -> Result<ControlGroup> {
-        (**self).share_group(leader)
+    fn share_group(&self, leader: &Self::Thread, share: CpuShare) -> Result<ControlGroup> {
+        (**self).share_group(leader, share)
     }
 
     fn set_share(&self, group: &Self::Freezer, share: CpuShare) -> Result<()> {

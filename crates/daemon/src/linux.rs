@@ -2,6 +2,7 @@
 
 mod freezing;
 mod sentinels;
+mod shares;
 
 pub use freezing::Freezer;
 pub use sentinels::Sentinels;
@@ -382,8 +383,8 @@ impl Kernel for Linux {
         freezing::group_for(&leader.held)
     }
 
-    fn share_group(&self, leader: &Thread) -> Result<ControlGroup> {
-        freezing::share_group_for(&leader.held)
+    fn share_group(&self, leader: &Thread, share: CpuShare) -> Result<ControlGroup> {
+        shares::group_for(&leader.held, share)
     }
 
     fn set_share(&self, group: &Freezer, share: CpuShare) -> Result<()> {

@@ -14,7 +14,7 @@ mod row;
 mod tests;
 
 pub use entry::{Entry, Original, Reserved};
-pub use group::ControlGroup;
+pub use group::{Bandwidth, Change, ControlGroup};
 
 use crate::kernel::Cells;
 use group::{FOUND, FOUND_FROZEN, THREAD, group_of};
@@ -32,8 +32,9 @@ use sys::thread::Identity;
 const MAGIC: u64 = u64::from_be_bytes(*b"TACTUSTB");
 /// Version of the layout below. Tables of later versions are not read. Up to version 2, every row describes a thread, the
 /// words that version 3 added to a row are zero, and Tactus limits a process by SIGSTOP. A table of version 1 has
-/// originals in every row. Up to version 3, Tactus sets no reservation.
-const VERSION: u64 = 4;
+/// originals in every row. Up to version 3, Tactus sets no reservation. Up to version 4, Tactus sets no share of a group of
+/// version 2.
+const VERSION: u64 = 5;
 /// Last version of tables whose rows record stops.
 const WITH_STOPS: u64 = 2;
 

@@ -382,7 +382,7 @@ impl Kernel for Caller {
         self.enter_about(leader).map(|_| ControlGroup::Own { first: leader.identity })
     }
 
-    fn share_group(&self, leader: &Held) -> Result<ControlGroup> {
+    fn share_group(&self, leader: &Held, _: CpuShare) -> Result<ControlGroup> {
         let tid = self.enter_about(leader).map(|_| leader.identity.tid)?;
         let (what, why) = (format!("a share for process {tid}"), "this kernel has no cpu controller".to_string());
         Err(Error::Absent { what, why, remedy: "use a real host" })

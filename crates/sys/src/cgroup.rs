@@ -128,6 +128,19 @@ impl Hierarchy {
         Ok(self.line_of(tid)?.1)
     }
 
+    /// Returns the path of the group of version 2 that contains all threads of the process of thread `tid`: the group of
+    /// the thread, or the nearest group above that is not threaded.
+    ///
+    /// # Errors
+    /// The thread has ended, or its group lies outside the mount.
+    pub fn domain_path_of(&self, tid: u32) -> Result<String> {
+        let mut path = self.path_of(tid)?;
+        while self.open(&path)?.is_threaded() {
+            path.truncate(path.rfind('/').unwrap_or(0).max(1));
+        }
+        Ok(path)
+    }
+
     /// Returns whether this hierarchy has no other controller than the requested one. In a hierarchy with several
     /// controllers, a new group affects all of them.
     ///

@@ -2,7 +2,7 @@
 
 use super::boot::{Ran, Time};
 use super::kernel::Kernel;
-use crate::program::{MICRO_VM, Program, STORM, TACTUS};
+use crate::program::{MICRO_VM, Program, SHARES, STORM, TACTUS};
 use clap::Args;
 use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -98,6 +98,19 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/storm", "--tactus", "/bin/tactus"].map(String::from);
             [program.as_slice(), &extent.words()].concat()
         },
+        judge: |_, _| Ok(()),
+    },
+    Job {
+        name: "guest-shares",
+        title: "guest-shares: weights and caps in control groups of version 2 are set and restored",
+        programs: &[TACTUS, SHARES],
+        is_hypervisor: false,
+        time: Time::Executed,
+        tries: 1,
+        is_in_suite: true,
+        is_random: false,
+        limit: |_| Duration::from_secs(180),
+        words: |_| ["/bin/shares", "--tactus", "/bin/tactus"].map(String::from).to_vec(),
         judge: |_, _| Ok(()),
     },
     Job {

@@ -43,7 +43,7 @@ impl<K: Kernel> std::fmt::Debug for Enclosure<K> {
 /// process is in a group of Tactus.
 pub fn enclose<K: Kernel>(kernel: &K, table: &Table, pid: u32, beat: &dyn Fn()) -> Result<Enclosure<K>, Refusal> {
     let mut enclosure = Enclosure::none();
-    match enclosure.fill(kernel, table, pid, K::freezer_group, beat).and_then(|()| keep_ready(kernel, table)) {
+    match enclosure.fill(kernel, table, pid, &K::freezer_group, beat).and_then(|()| keep_ready(kernel, table)) {
         Ok(()) => Ok(enclosure),
         Err(refused) => {
             release_groups(kernel, table, &enclosure.rows(), beat);
@@ -82,7 +82,7 @@ fn keep_ready<K: Kernel>(kernel: &K, table: &Table) -> Result<(), Refusal> {
 }
 
 /// Returns the group for a process, by its first thread.
-type GroupFor<K> = fn(&K, &<K as Kernel>::Thread) -> sys::Result<ControlGroup>;
+type GroupFor<'f, K> = &'f dyn Fn(&K, &<K as Kernel>::Thread) -> sys::Result<ControlGroup>;
 
 impl<K: Kernel> Enclosure<K> {
     /// Returns the open groups.
@@ -109,7 +109,7 @@ impl<K: Kernel> Enclosure<K> {
         kernel: &K,
         table: &Table,
         pid: u32,
-        group_for: GroupFor<K>,
+        group_for: GroupFor<'_, K>,
         beat: &dyn Fn(),
     ) -> Result<(), Refusal> {
         let root = kernel.identity(&kernel.open(pid)?);
@@ -140,7 +140,7 @@ impl<K: Kernel> Enclosure<K> {
         kernel: &K,
         table: &Table,
         process: &K::Thread,
-        group_for: GroupFor<K>,
+        group_for: GroupFor<'_, K>,
     ) -> Result<Joined, Refusal> {
         for held in &self.groups {
             match kernel.join_freezer(&held.freezer, process)? {
@@ -160,19 +160,14 @@ impl<K: Kernel> Enclosure<K> {
 
     /// Checks that the groups that existed before contain no process but `processes`.
     fn contain_only(&self, kernel: &K, pid: u32, processes: &[Identity], beat: &dyn Fn()) -> Result<(), Refusal> {
-        for held in self.groups.iter().filter(|held| matches!(held.group, ControlGroup::Found { .. })) {
+        for held in self.groups.iter().filter(|held| held.group.name().is_none()) {
             let inside = kernel.freezer_processes(&held.freezer)?;
             let is_strange = |found: &&u32| !processes.iter().any(|process| process.tid == **found);
             // A process of the tree may have started after the scan, so scan again.
             let now = processes.first().map(|&root| processes_of(kernel, root, beat)).unwrap_or_default();
             let other = inside.iter().filter(is_strange).find(|found| !now.iter().any(|it| it.tid == **found));
             if let Some(other) = other.filter(|&&other| kernel.open(other).is_ok()) {
-                let (what, why) = (
-                    format!("a hard limit for process {pid}"),
-                    format!("process {other} is in the same control group, and would freeze, too"),
-                );
-                let remedy = "start the process in a scope of its own (systemd-run --scope), or use a soft limit";
-                return Err(Refusal::NotPermitted(sys::Error::Absent { what, why, remedy }));
+                return Err(Refusal::NotPermitted(not_alone(pid, *other, held.group)));
             }
         }
         Ok(())
@@ -191,6 +186,22 @@ impl<K: Kernel> Enclosure<K> {
         }
         outcome
     }
+}
+
+/// Returns the error that process `other` is in the same group as process `pid`.
+fn not_alone(pid: u32, other: u32, group: ControlGroup) -> sys::Error {
+    let (what, effect, remedy) = if group.is_share() {
+        ("a weight or a cap", "would share it", "start the process in a scope of its own (systemd-run --scope)")
+    } else {
+        (
+            "a hard limit",
+            "would freeze, too",
+            "start the process in a scope of its own (systemd-run --scope), or use a soft limit",
+        )
+    };
+    let what = format!("{what} for process {pid}");
+    let why = format!("process {other} is in the same control group, and {effect}");
+    sys::Error::Absent { what, why, remedy }
 }
 
 impl<F> Held<F> {

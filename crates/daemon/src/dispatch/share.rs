@@ -1,15 +1,16 @@
 //! [`share`]: a weight or a cap for a process, through a control group of the cpu controller.
 //!
-//! A share is no promise: the kernel divides the CPUs by weights, and withholds CPU time above a cap. The processes are
-//! moved into a group of Tactus below their present group. The table has the group before it is created, so that a
-//! restoration moves the processes back and removes the group.
+//! A share is no promise: the kernel divides the CPUs by weights, and withholds CPU time above a cap. In version 1 of
+//! control groups, the processes are moved into a group of Tactus below their present group. In version 2, the present
+//! group has the share. The table has the group before it is created or changed, so that a restoration moves the processes
+//! back and removes the group, or gives the group its earlier values.
 
 use super::admit::eligible;
 use super::enclosure::{Enclosure, release_groups};
 use super::refusal::Refusal;
 use crate::Explanation;
 use crate::kernel::{CpuShare, Kernel};
-use crate::table::{Row, Table};
+use crate::table::{ControlGroup, Row, Table};
 
 /// Gives process `pid` and its descendants this share of the CPUs. Returns the rows of the groups, which the caller
 /// [releases](release_groups) at the end of the share. Takes some 10 ms, and calls `beat` before each process. `ours`
@@ -27,7 +28,11 @@ pub fn share<K: Kernel>(
 ) -> Result<Vec<Row>, Refusal> {
     eligible(kernel, pid, ours)?;
     let mut enclosure = Enclosure::none();
-    let outcome = enclosure.fill(kernel, table, pid, K::share_group, beat).and_then(|()| {
+    let group_for = |kernel: &K, leader: &K::Thread| {
+        let group = kernel.share_group(leader, share)?;
+        if has_share(table, group) { Err(shared_already(pid)) } else { Ok(group) }
+    };
+    let outcome = enclosure.fill(kernel, table, pid, &group_for, beat).and_then(|()| {
         // A share of each of several groups would not be the share of all.
         if enclosure.groups().len() > 1 {
             let why = format!("descendants of process {pid} are in other control groups of the cpu controller");
@@ -42,4 +47,17 @@ pub fn share<K: Kernel>(
             Err(refused)
         }
     }
+}
+
+/// Returns whether Tactus has already changed this group of version 2.
+fn has_share(table: &Table, group: ControlGroup) -> bool {
+    let ControlGroup::FoundShare { id: wanted, .. } = group else { return false };
+    let is_it = |found| matches!(found, ControlGroup::FoundShare { id, .. } if id == wanted);
+    table.groups().into_iter().any(|(_, found, _)| is_it(found))
+}
+
+fn shared_already(pid: u32) -> sys::Error {
+    let what = format!("a weight or a cap for process {pid}");
+    let why = "Tactus has set a share of its control group for another process".to_string();
+    sys::Error::Absent { what, why, remedy: "end this share first" }
 }

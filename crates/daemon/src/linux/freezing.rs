@@ -1,9 +1,10 @@
-//! Freezing processes of this host, and giving them a share of the CPUs, through control groups.
+//! Freezing processes of this host through control groups.
 //!
 //! Version 1 is preferred: Tactus creates a group of its own below the group of a process, and freezing this group does
 //! not affect a freeze by another program. A hierarchy that is not mounted is mounted privately. Version 2 serves only
 //! where version 1 is not available, and only for a group that contains no other process.
 
+use super::shares::{self, Share};
 use crate::kernel::{CpuShare, Joined};
 use crate::table::ControlGroup;
 use sys::cgroup::{Group, Hierarchy, Version};
@@ -12,38 +13,30 @@ use sys::{Error, Result, freezer};
 
 /// The remedy for a process that cannot have a hard limit.
 const REMEDY: &str = "start the process in a scope of its own (systemd-run --scope), or use a soft limit";
-/// Controllers of version 1.
+/// Controller of version 1.
 const CONTROLLER: &str = "freezer";
-const CPU_CONTROLLER: &str = "cpu";
-/// The remedy for a process that cannot have a share.
-const SHARE_REMEDY: &str = "mount the cpu controller of version 1, or set the share of its scope (systemctl set-property UNIT CPUWeight= CPUQuota=)";
-/// The period of quotas of at least 10 %, and the period of smaller quotas. A shorter period limits bursts. In each period,
-/// the kernel allows at least 1 ms. Unit: microseconds.
-const QUOTA_PERIOD_US: [u64; 2] = [10_000, 100_000];
-/// The weight of an ordinary group in version 1, for a weight of 100.
-const SHARES_PER_HUNDRED: u64 = 1_024;
 
 /// What an open control group does.
 #[derive(Debug)]
 enum Held {
     Freezes(freezer::Freezer),
-    Shares(Group),
+    Shares(Share),
 }
 
 impl Held {
     fn group(&self) -> &Group {
         match self {
             Held::Freezes(freezer) => freezer.group(),
-            Held::Shares(group) => group,
+            Held::Shares(share) => share.group(),
         }
     }
 
     fn freezer(&self) -> Result<&freezer::Freezer> {
         match self {
             Held::Freezes(freezer) => Ok(freezer),
-            Held::Shares(group) => Err(Error::Absent {
-                what: format!("the freezer of {}", group.path().display()),
-                why: "the group has another controller".to_string(),
+            Held::Shares(share) => Err(Error::Absent {
+                what: format!("the freezer of {}", share.group().path().display()),
+                why: "the group serves a share of the CPUs".to_string(),
                 remedy: "use a group of the freezer",
             }),
         }
@@ -72,16 +65,6 @@ fn own(tid: u32) -> Result<Option<Hierarchy>> {
     Ok(may.then_some(hierarchy))
 }
 
-/// Returns the path of the group of thread `tid` in version 2 that freezes with all threads of the process: the group of
-/// the thread, or the nearest group above that is not threaded.
-fn domain_of(hierarchy: &Hierarchy, tid: u32) -> Result<String> {
-    let mut path = hierarchy.path_of(tid)?;
-    while hierarchy.open(&path)?.is_threaded() {
-        path = parent_of(&path).to_string();
-    }
-    Ok(path)
-}
-
 /// Returns the path of the group above.
 fn parent_of(path: &str) -> &str {
     match path.rsplit_once('/') {
@@ -102,41 +85,19 @@ pub(super) fn group_for(leader: &Thread) -> Result<ControlGroup> {
         return Ok(ControlGroup::Own { first: leader.identity() });
     }
     let hierarchy = Hierarchy::two().map_err(|error| unavailable(pid, error.reason()))?;
-    let group = hierarchy.open(&domain_of(&hierarchy, pid)?)?;
+    let group = hierarchy.open(&hierarchy.domain_path_of(pid)?)?;
     if !group.has("cgroup.freeze") {
         return Err(unavailable(pid, "it is in the root control group".to_string()));
     }
     Ok(ControlGroup::Found { id: group.id()? })
 }
 
-/// Returns the error that process `pid` cannot have a share.
-fn no_share(pid: u32, why: String) -> Error {
-    Error::Absent { what: format!("a weight or a cap for process {pid}"), why, remedy: SHARE_REMEDY }
-}
-
-/// See [`Kernel::share_group`](crate::kernel::Kernel::share_group).
-pub(super) fn share_group_for(leader: &Thread) -> Result<ControlGroup> {
-    let pid = leader.tid();
-    let hierarchy = Hierarchy::one(CPU_CONTROLLER).map_err(|error| no_share(pid, error.reason()))?;
-    if !hierarchy.group_of(pid)?.is_writable() {
-        return Err(no_share(pid, "its group cannot be changed".to_string()));
-    }
-    Ok(ControlGroup::Share { first: leader.identity() })
-}
-
-fn open_share(name: &str, leader: &Thread) -> Result<Freezer> {
-    let hierarchy = Hierarchy::one(CPU_CONTROLLER)?;
-    let present = hierarchy.path_of(leader.tid())?;
-    let held = Held::Shares(hierarchy.open(&present)?.create_lasting(name)?);
-    let path = format!("{}/{name}", present.trim_end_matches('/'));
-    Ok(Freezer { held, hierarchy, path })
-}
-
 /// See [`Kernel::open_freezer`](crate::kernel::Kernel::open_freezer).
 pub(super) fn open(group: ControlGroup, leader: &Thread) -> Result<Freezer> {
     let pid = leader.tid();
-    if let (ControlGroup::Share { .. }, Some(name)) = (group, group.name()) {
-        return open_share(&name, leader);
+    if group.is_share() {
+        let (hierarchy, path, share) = shares::open(group, leader)?;
+        return Ok(Freezer { held: Held::Shares(share), hierarchy, path });
     }
     let (hierarchy, path, opened) = match group.name() {
         Some(name) => {
@@ -147,7 +108,7 @@ pub(super) fn open(group: ControlGroup, leader: &Thread) -> Result<Freezer> {
         }
         None => {
             let hierarchy = Hierarchy::two()?;
-            let path = domain_of(&hierarchy, pid)?;
+            let path = hierarchy.domain_path_of(pid)?;
             let opened = hierarchy.open(&path)?;
             if group != (ControlGroup::Found { id: opened.id()? }) {
                 return Err(unavailable(pid, "another program has just moved it to another control group".to_string()));
@@ -194,17 +155,11 @@ impl Freezer {
     }
 
     /// See [`Kernel::set_share`](crate::kernel::Kernel::set_share).
-    pub(super) fn set_share(&self, share: CpuShare) -> Result<()> {
-        let group = self.held.group();
-        if let Some(weight) = share.weight {
-            group.write("cpu.shares", &(u64::from(weight) * SHARES_PER_HUNDRED / 100).max(2).to_string())?;
+    pub(super) fn set_share(&self, wanted: CpuShare) -> Result<()> {
+        match &self.held {
+            Held::Shares(share) => share.set(wanted),
+            Held::Freezes(freezer) => Err(shares::senseless(freezer.group())),
         }
-        if let Some(percent) = share.cap_percent {
-            let period = QUOTA_PERIOD_US[usize::from(percent < 10)];
-            group.write("cpu.cfs_period_us", &period.to_string())?;
-            group.write("cpu.cfs_quota_us", &(u64::from(percent) * period / 100).max(1_000).to_string())?;
-        }
-        Ok(())
     }
 
     pub(super) fn freeze(&self) -> Result<()> {
@@ -220,13 +175,13 @@ impl Freezer {
 fn found(group: ControlGroup) -> Result<(Hierarchy, Vec<String>)> {
     let hierarchy = match group {
         ControlGroup::Own { .. } => Hierarchy::one_or_mount(CONTROLLER)?,
-        ControlGroup::Found { .. } => Hierarchy::two()?,
-        ControlGroup::Share { .. } => Hierarchy::one(CPU_CONTROLLER)?,
+        ControlGroup::Found { .. } | ControlGroup::FoundShare { .. } => Hierarchy::two()?,
+        ControlGroup::Share { .. } => Hierarchy::one(shares::CONTROLLER)?,
     };
     let name = group.name();
     let paths = hierarchy.find(|found, id| match (&name, group) {
         (Some(name), _) => found == name,
-        (None, ControlGroup::Found { id: wanted }) => id == wanted,
+        (None, ControlGroup::Found { id: wanted } | ControlGroup::FoundShare { id: wanted, .. }) => id == wanted,
         (None, ControlGroup::Own { .. } | ControlGroup::Share { .. }) => false,
     })?;
     Ok((hierarchy, paths))
@@ -242,7 +197,7 @@ fn unless_removed(group: ControlGroup, outcome: Result<()>) -> Result<()> {
 
 /// See [`Kernel::thaw_group`](crate::kernel::Kernel::thaw_group).
 pub(super) fn thaw(group: ControlGroup) -> Result<()> {
-    if matches!(group, ControlGroup::Share { .. }) {
+    if group.is_share() {
         return Ok(());
     }
     let (hierarchy, paths) = found(group)?;
@@ -251,11 +206,16 @@ pub(super) fn thaw(group: ControlGroup) -> Result<()> {
 
 /// See [`Kernel::remove_group`](crate::kernel::Kernel::remove_group).
 pub(super) fn remove(group: ControlGroup) -> Result<()> {
+    if let ControlGroup::FoundShare { weight, cap, .. } = group {
+        let (hierarchy, paths) = found(group)?;
+        let restore = |path: &String| shares::restore(&hierarchy.open(path)?, weight, cap);
+        return unless_removed(group, paths.iter().try_for_each(restore));
+    }
     let Some(name) = group.name() else { return Ok(()) };
     let (hierarchy, paths) = found(group)?;
     let remove = |path: &String| {
         let child = hierarchy.open(parent_of(path))?.adopt(&name)?;
-        if !matches!(group, ControlGroup::Share { .. }) {
+        if !group.is_share() {
             freezer::thaw(&child)?;
         }
         child.remove()

@@ -49,7 +49,7 @@ impl Groups {
             let thaw = || if frozen.contains(&done.row) { kernel.thaw_group(done.group) } else { Ok(()) };
             match thaw().and_then(|()| kernel.remove_group(done.group)) {
                 // A freezer group counts as restored once it is thawed.
-                Ok(()) if matches!(done.group, ControlGroup::Share { .. }) => done.outcome = Outcome::Restored,
+                Ok(()) if done.group.is_share() => done.outcome = Outcome::Restored,
                 Ok(()) => {}
                 Err(error) => done.outcome = Outcome::Failed(error.into()),
             }

@@ -135,12 +135,29 @@ fn a_thread_is_in_the_table_with_its_last_store_and_not_before() {
 }
 
 #[test]
+fn bandwidths_are_compared_by_their_share_of_the_time() {
+    let of = |quota_us, period_us| Bandwidth { quota_us, period_us };
+    let ascending = [of(Some(9_000), 100_000), of(Some(1_000), 10_000), of(Some(1_000), 5_000), of(None, 10_000)];
+    for (at, lower) in ascending.iter().enumerate() {
+        assert!(ascending[..=at].iter().all(|other| !lower.is_below(other)), "{lower:?}");
+        assert!(ascending[at + 1..].iter().all(|other| lower.is_below(other)), "{lower:?}");
+    }
+    assert!(!of(Some(10_000), 100_000).is_below(&of(Some(1_000), 10_000)));
+}
+
+#[test]
 fn a_group_is_in_the_table_with_its_last_store_and_is_no_thread() {
     let (table, heap) = table(2);
     let own = ControlGroup::Own { first: Identity { tid: 7, start_time: u64::MAX } };
     let share = ControlGroup::Share { first: Identity { tid: 7, start_time: u64::MAX } };
     let found = ControlGroup::Found { id: u64::MAX };
-    for (group, frozen) in [(own, [true, true]), (found, [false, true]), (share, [false, false])] {
+    let unlimited = Bandwidth { quota_us: None, period_us: 100_000 };
+    let cap = Change { before: unlimited, after: Bandwidth { quota_us: Some(3_000), period_us: 10_000 } };
+    let weight = Change { before: 100, after: 10_000 };
+    let in_place = [(Some(weight), Some(cap)), (Some(weight), None), (None, Some(cap)), (None, None)];
+    let in_place = in_place.map(|(weight, cap)| ControlGroup::FoundShare { id: u64::MAX, weight, cap });
+    let others = [(own, [true, true]), (found, [false, true]), (share, [false, false])];
+    for (group, frozen) in others.into_iter().chain(in_place.map(|group| (group, [false, false]))) {
         // The row was the row of a thread before.
         table.forget(table.record(&entry(7, Attributes::raised(3))).unwrap());
         heap.take_stores();

@@ -42,6 +42,16 @@ pub(crate) fn within(mask: &CpuSet, cpuset: &CpuSet) -> CpuSet {
     if both.is_empty() { *cpuset } else { both }
 }
 
+/// Returns the affinity of a thread that Tactus has confined to `confined`. While the only CPU of a thread goes offline,
+/// Linux reports no CPU, and the thread still has its confinement.
+///
+/// # Errors
+/// The thread has ended.
+pub(crate) fn present<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet) -> sys::Result<CpuSet> {
+    let found = kernel.affinity(thread)?;
+    Ok(if found.is_empty() { *confined } else { found })
+}
+
 /// Returns the original values of a thread that Tactus has confined to `confined` and that has affinity `found` now.
 /// `cpuset` are the CPUs of its cpuset.
 pub(crate) fn changed_by_others(original: &Original, confined: &CpuSet, found: CpuSet, cpuset: &CpuSet) -> Original {
@@ -65,7 +75,8 @@ pub(crate) enum GivenBack {
 }
 
 /// Restores the affinity of a thread that Tactus has confined to `confined`, unless another process has changed the
-/// affinity. Does nothing if `confined` is empty. A thread that follows its cpuset follows it again, even if its affinity already looks right.
+/// affinity. Does nothing if `confined` is empty. A thread that follows its cpuset follows it again, even if its affinity
+/// already looks right.
 ///
 /// # Errors
 /// The thread has ended, or the kernel refuses.
@@ -78,7 +89,7 @@ pub(crate) fn give_back<K: Kernel>(
     if confined.is_empty() {
         return Ok(GivenBack::AsBefore);
     }
-    let found = kernel.affinity(thread)?;
+    let found = present(kernel, thread, confined)?;
     if found != *confined {
         if found == original.affinity && !original.follows_cpuset {
             return Ok(GivenBack::AsBefore);

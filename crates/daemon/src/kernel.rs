@@ -215,7 +215,8 @@ pub trait Kernel {
     /// There is no such thread.
     fn affinity_of(&self, tid: u32) -> Result<CpuSet>;
 
-    /// Returns the CPUs of the thread's cpuset; all online CPUs if the host does not show the cpuset.
+    /// Returns the CPUs of the thread's cpuset, without CPUs of the thread that go offline just now; all online CPUs if
+    /// the host does not show the cpuset.
     ///
     /// # Errors
     /// The thread has ended.

@@ -368,7 +368,9 @@ impl Kernel for Linux {
         let found = self.cpusets.of(thread.tid())?;
         // If the thread still exists, the cpuset was not that of a later thread with the same tid.
         thread.held.status()?;
-        found.map_or_else(cpus::online, |cpuset| Ok(cpuset.cpus))
+        let cpus = found.map_or_else(cpus::online, |cpuset| Ok(cpuset.cpus))?;
+        // While a CPU goes offline, the affinity lacks it before the cpuset does.
+        Ok(cpus.minus(&affinity::inactive(thread.tid())?))
     }
 
     fn follow_cpuset(&self, thread: &Thread) -> Result<()> {

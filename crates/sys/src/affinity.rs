@@ -1,5 +1,6 @@
 //! The CPUs that a thread may run on.
 
+use crate::thread::Thread;
 use crate::{Error, Result};
 use rustix::process::Pid;
 use rustix::thread::CpuSet as Mask;
@@ -7,6 +8,9 @@ use sched::{CpuId, CpuSet};
 
 const REMEDY: &str = "choose a thread of this user or run with CAP_SYS_NICE; use CPUs that are online and in its cpuset, and \
     all of those for a thread under SCHED_DEADLINE";
+
+/// Maximum number of attempts to read a mask twice between two changes.
+const ATTEMPTS: usize = 5;
 
 fn pid(tid: u32) -> Result<Option<Pid>> {
     i32::try_from(tid).ok().and_then(Pid::from_raw).map(Some).ok_or(Error::Gone(tid))
@@ -20,6 +24,27 @@ pub fn get(tid: u32) -> Result<CpuSet> {
     let mask = rustix::thread::sched_getaffinity(pid(tid)?);
     let mask = mask.map_err(|errno| Error::of(errno, tid, format!("read the affinity of thread {tid}"), REMEDY))?;
     Ok((0..Mask::MAX_CPU.min(sched::id::CPUS_MAX)).filter(|&cpu| mask.is_set(cpu)).map(CpuId::new).collect())
+}
+
+/// Returns the CPUs of the mask of thread `tid` that are offline or about to go offline. [`get`] omits these CPUs
+/// (`sched_getaffinity`, kernel/sched/syscalls.c, 6.18). /proc/TID/status has the whole mask (`task_cpus_allowed`,
+/// fs/proc/array.c).
+///
+/// # Errors
+/// The thread has ended.
+pub fn inactive(tid: u32) -> Result<CpuSet> {
+    let thread = Thread::open(tid)?;
+    let mut active = get(tid)?;
+    for _ in 0..ATTEMPTS {
+        let mask = thread.cpus_allowed()?;
+        let again = get(tid)?;
+        if again == active {
+            return Ok(mask.minus(&active));
+        }
+        // Another process has changed the mask between the calls.
+        active = again;
+    }
+    Ok(CpuSet::EMPTY)
 }
 
 /// Restricts thread `tid` to `cpus`, and reads back the CPUs in force.
@@ -96,6 +121,7 @@ mod tests {
             let first = CpuSet::one(all.first().unwrap());
             set(me, &first).unwrap();
             assert_eq!(get(me).unwrap(), first);
+            assert_eq!(inactive(me).unwrap(), CpuSet::EMPTY);
             set(me, &all).unwrap();
             assert_eq!(get(me).unwrap(), all);
             assert!(set(me, &CpuSet::EMPTY).is_err());
@@ -108,6 +134,7 @@ mod tests {
         .join()
         .unwrap();
         assert!(matches!(get(u32::MAX), Err(Error::Gone(_))));
+        assert!(matches!(inactive(u32::MAX), Err(Error::Gone(_))));
         assert!(matches!(follow_cpuset(u32::MAX), Err(Error::Gone(_))));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{Error, Result, file};
 use rustix::fd::OwnedFd;
-use sched::Nanos;
+use sched::{CpuSet, Nanos};
 use std::io;
 use std::path::PathBuf;
 
@@ -149,6 +149,17 @@ impl Thread {
         let status = self.read("status")?;
         let number = field(&status, "Tgid:").and_then(|mut words| words.next()?.parse().ok());
         number.ok_or_else(|| self.malformed("status", "a list with a Tgid"))
+    }
+
+    /// Returns the CPUs in the mask of the thread, including CPUs that are offline.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub(crate) fn cpus_allowed(&self) -> Result<CpuSet> {
+        let status = self.read("status")?;
+        let list = field(&status, "Cpus_allowed_list:").map(|mut words| words.next().unwrap_or_default().to_string());
+        let cpus = list.and_then(|list| list.parse().ok());
+        cpus.ok_or_else(|| self.malformed("status", "a list with Cpus_allowed_list"))
     }
 
     /// Returns the owner of the thread.

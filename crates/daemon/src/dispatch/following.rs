@@ -14,7 +14,7 @@ use super::journal::Ledger;
 use super::member::Level;
 use super::refusal::Refusal;
 use crate::Explanation;
-use crate::affinity::{changed_by_others, give_back, within};
+use crate::affinity::{changed_by_others, give_back, present, within};
 use crate::kernel::Kernel;
 use crate::table::Original;
 use sched::{CpuId, CpuSet, EntityId, Input, Instant, Nanos, Params, State};
@@ -85,7 +85,7 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get(e) else { return };
         let (member, confined) = (&client.members[at], CpuSet::one(client.cpu));
         // The next read of the CPU time detects the end of a thread.
-        let Ok(found) = self.kernel.affinity(&member.thread) else { return };
+        let Ok(found) = present(&self.kernel, &member.thread, &confined) else { return };
         if found == confined {
             return;
         }
@@ -181,7 +181,7 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get(e) else { return (wishes, CpuSet::EMPTY) };
         let confined = CpuSet::one(client.cpu);
         for member in client.members.iter().filter(|member| member.is_served() && member.identity != moved.thread) {
-            let Ok(found) = self.kernel.affinity(&member.thread) else { continue };
+            let Ok(found) = present(&self.kernel, &member.thread, &confined) else { continue };
             let is_moved = found != confined;
             let mut original = member.original;
             if is_moved && let Ok(cpuset) = self.kernel.cpuset(&member.thread) {

@@ -108,7 +108,9 @@ impl RunUnderTest {
     /// Returns the tids of the run's agents.
     pub(crate) fn agents(&self) -> Vec<u32> {
         let all = self.core_pid().and_then(|core| thread::threads(core).ok()).unwrap_or_default();
-        all.into_iter().filter(|&tid| is_at(tid, AGENT)).collect()
+        // Other threads of the core have the priority of the agents for a short time.
+        let is_agent = |tid: u32| thread::status(tid).is_ok_and(|status| status.name.starts_with("tactus-agent-"));
+        all.into_iter().filter(|&tid| is_agent(tid) && is_at(tid, AGENT)).collect()
     }
 
     /// Returns a guardian other than `before`; `None` if no other guardian exists.

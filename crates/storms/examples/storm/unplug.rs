@@ -52,28 +52,39 @@ impl Unplugging {
         clock::sleep(self.instant);
         let offline = Offline::begin(last.index())?;
         clock::sleep(self.absence);
-        let (is_over, said) = (run.has_ended(), run.said());
-        ensure!(
-            !is_over || self.promise.on == On::Last && said.contains("may run on CPUs"),
-            "the promise did not survive that a CPU was removed; tactus said:\n{said}"
-        );
+        self.check_end(&mut run)?;
         offline.end()?;
-        if !run.has_ended() {
-            let is_kept = || is_changed(chosen, &before[self.victim]) || self.promise.on == On::Last;
-            ensure!(within(FOLLOWED, is_kept), "the promise has ended; tactus said:\n{}", run.said());
-            let agents = run.agents();
-            let has_places = || {
-                let places = agents.iter().filter_map(|&tid| affinity::get(tid).ok().filter(|place| place.len() == 1));
-                let places: BTreeSet<CpuId> = places.filter_map(|place| place.first()).collect();
-                places.len() == agents.len()
-            };
-            ensure!(within(FOLLOWED, has_places), "an agent is not on its CPU again; tactus said:\n{}", run.said());
-            run.core()?.kill()?;
+        // A promise for the removed CPU alone may end at any instant.
+        let may_end = self.promise.on == On::Last;
+        let is_kept = || is_changed(chosen, &before[self.victim]) || may_end;
+        ensure!(within(FOLLOWED, is_kept), "the promise has ended; tactus said:\n{}", run.said());
+        let agents = run.agents();
+        let has_places = || {
+            let places = agents.iter().filter_map(|&tid| affinity::get(tid).ok().filter(|place| place.len() == 1));
+            let places: BTreeSet<CpuId> = places.filter_map(|place| place.first()).collect();
+            places.len() == agents.len()
+        };
+        let are_back = within(FOLLOWED, || run.has_ended() || has_places());
+        ensure!(are_back, "an agent is not on its CPU again; tactus said:\n{}", run.said());
+        self.check_end(&mut run)?;
+        if let Ok(core) = run.core() {
+            // The core may be ending already.
+            let _ = core.kill();
         }
         let took = as_before(victims, &before, self.victim, PROMISED, || false)
             .with_context(|| format!("tactus said:\n{}", run.said()))?;
         run.all_end_within(END)?;
         Ok(took)
+    }
+
+    /// Checks that the run has not ended, or has ended because the promise was for the removed CPU alone.
+    fn check_end(&self, run: &mut RunUnderTest) -> Result<()> {
+        let (is_over, said) = (run.has_ended(), run.said());
+        ensure!(
+            !is_over || self.promise.on == On::Last && said.contains("may run on CPUs"),
+            "the promise did not survive that a CPU was removed; tactus said:\n{said}"
+        );
+        Ok(())
     }
 }
 

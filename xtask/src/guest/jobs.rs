@@ -26,8 +26,10 @@ pub(crate) struct Extent {
 const FULL: u32 = 200;
 
 impl Extent {
-    /// Extent in `cargo xtask test`.
-    pub(crate) const SHORT: Extent = Extent { rounds: 10, first: 1, seed: None };
+    /// Returns the first `rounds` rounds of `seed`.
+    pub(crate) fn begin(rounds: u32, seed: u64) -> Extent {
+        Extent { rounds, first: 1, seed: Some(seed) }
+    }
 
     /// Returns the extent with its seed, or with a new seed if the extent has none.
     pub(crate) fn with_seed(self) -> Extent {
@@ -57,8 +59,8 @@ pub(crate) struct Job {
     pub(crate) time: Time,
     /// Maximum number of attempts; several for a job whose measurements depend on the other load of the host.
     pub(crate) tries: u32,
-    /// Whether a short run of the job is a step of `cargo xtask test`.
-    pub(crate) is_in_suite: bool,
+    /// Number of rounds in `cargo xtask test` (random jobs only); `None`: the job is no step of `cargo xtask test`.
+    pub(crate) suite_rounds: Option<u32>,
     /// Whether the job accepts a seed and rounds.
     pub(crate) is_random: bool,
     /// Time limit of the guest for an extent.
@@ -78,7 +80,7 @@ pub(crate) const JOBS: &[Job] = &[
         is_hypervisor: false,
         time: Time::Host,
         tries: 2,
-        is_in_suite: true,
+        suite_rounds: Some(1),
         is_random: false,
         limit: |_| Duration::from_secs(120),
         words: |_| ["/bin/tactus", "doctor", "--seconds", "2", "--json"].map(String::from).to_vec(),
@@ -91,7 +93,7 @@ pub(crate) const JOBS: &[Job] = &[
         is_hypervisor: false,
         time: Time::Executed,
         tries: 1,
-        is_in_suite: true,
+        suite_rounds: Some(10),
         is_random: true,
         limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
         words: |extent| {
@@ -107,7 +109,7 @@ pub(crate) const JOBS: &[Job] = &[
         is_hypervisor: false,
         time: Time::Executed,
         tries: 1,
-        is_in_suite: true,
+        suite_rounds: Some(1),
         is_random: false,
         limit: |_| Duration::from_secs(180),
         words: |_| ["/bin/shares", "--tactus", "/bin/tactus"].map(String::from).to_vec(),
@@ -120,7 +122,7 @@ pub(crate) const JOBS: &[Job] = &[
         is_hypervisor: true,
         time: Time::Executed,
         tries: 1,
-        is_in_suite: false,
+        suite_rounds: None,
         is_random: true,
         limit: |extent| Duration::from_secs(120 + 20 * u64::from(extent.rounds)),
         words: |extent| {
@@ -136,7 +138,7 @@ pub(crate) const JOBS: &[Job] = &[
         is_hypervisor: false,
         time: Time::Executed,
         tries: 1,
-        is_in_suite: false,
+        suite_rounds: Some(6),
         is_random: true,
         limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
         words: |extent| {
@@ -208,7 +210,7 @@ mod tests {
         let storm = JOBS.iter().find(|job| job.name == "guest-storm").unwrap();
         let words = (storm.words)(&Extent { rounds: 3, first: 2, seed: Some(7) }).join(" ");
         assert_eq!(words, "/bin/storm --tactus /bin/tactus --rounds 3 --first 2 --seed 7");
-        let chance = [1, 2].map(|_| Extent::SHORT.with_seed().seed.unwrap());
+        let chance = [1, 2].map(|_| Extent { rounds: 1, first: 1, seed: None }.with_seed().seed.unwrap());
         assert_ne!(chance[0], chance[1]);
     }
 }

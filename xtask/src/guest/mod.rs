@@ -53,9 +53,9 @@ pub(crate) fn fetch_kernel() -> Result<(), String> {
 
 /// Returns steps for `cargo xtask test`: a short run of each job of the suite, with a seed that follows from the last commit.
 pub(crate) fn steps() -> Vec<Step> {
-    let extent = Extent { seed: Some(seed::of_sources()), ..Extent::SHORT };
-    let jobs = JOBS.iter().filter(|job| job.is_in_suite);
-    jobs.map(|job| step(job, kernel::SUITE.to_string(), extent, false)).collect()
+    let seed = seed::of_sources();
+    let jobs = JOBS.iter().filter_map(|job| Some((job, Extent::begin(job.suite_rounds?, seed))));
+    jobs.map(|(job, extent)| step(job, kernel::SUITE.to_string(), extent, false)).collect()
 }
 
 fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {

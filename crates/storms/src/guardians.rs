@@ -33,6 +33,8 @@ pub(super) struct Guardian {
 pub(super) struct Doubt {
     /// Threads that may have been inside a fork at the end of the restoration.
     pub(super) unsure: Vec<Identity>,
+    /// Processes of these threads. Later, the tid of such a thread may be that of another thread.
+    pub(super) processes: Vec<u32>,
     /// Number of threads that had appeared by the end of the restoration.
     pub(super) seen: u64,
 }
@@ -262,6 +264,8 @@ impl Guardians {
     /// Records the doubt at the end of a restoration that took `time`.
     pub(super) fn note_doubt(&mut self, host: &SimulatedKernel, restored: &Restored, time: Nanos) {
         assert!(restored.unsure.is_empty() || time >= DOUBT_LEAST, "in doubt after {time}");
-        self.doubt = Doubt { unsure: restored.unsure.clone(), seen: host.world().seen() };
+        let world = host.world();
+        let processes = restored.unsure.iter().filter_map(|thread| Some(world.process_of(thread.tid)?.0)).collect();
+        self.doubt = Doubt { unsure: restored.unsure.clone(), processes, seen: world.seen() };
     }
 }

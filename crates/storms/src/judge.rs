@@ -214,9 +214,8 @@ fn is_requested(requested: &[Attributes], is: Attributes) -> bool {
 /// Returns whether the values of the thread are in doubt: the thread appeared after the end of the restoration, and its
 /// process is, or descends from, a process that the restoration reported as possibly inside a fork.
 fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
-    let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
     let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));
-    world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| unsure.contains(&pid))
+    world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| doubt.processes.contains(&pid))
 }
 
 /// Returns whether the thread has the attributes of a newborn, and its original attributes are ambiguous. The kernel does

@@ -94,7 +94,7 @@ impl Scene {
     fn finish_dismissals(&mut self) {
         for _ in 0..100 {
             let mut leaving = self.kept.take_leaving();
-            leaving.iter_mut().for_each(|(_, departure)| departure.look(&self.daemon, &self.table, &|| {}));
+            leaving.iter_mut().for_each(|(_, restoring)| restoring.look(&self.daemon, &self.table));
             if self.kept.keep_leaving(leaving).is_none() {
                 break;
             }

@@ -287,8 +287,8 @@ impl Session {
         }
         daemon.provide_loans(&self.host);
         let mut leaving = daemon.dispatcher.take_leaving();
-        for (_, departure) in &mut leaving {
-            departure.look(&daemon.caller, &daemon.table, &|| {});
+        for (_, restoring) in &mut leaving {
+            restoring.look(&daemon.caller, &daemon.table);
         }
         let again = daemon.dispatcher.keep_leaving(leaving);
         let looking = if daemon.lacking.is_empty() && !self.guardians.takes_over { daemon.shortest } else { SCAN.0 };

@@ -189,12 +189,10 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Returns the threads that have ended, and those of clients that were dismissed, since the last call. Drop them
-    /// without the dispatcher: to close a record of forks, the kernel waits for each descendant that forks just now, and
-    /// the descendant may wait for a CPU. A client may have had many threads.
+    /// Returns the threads that have ended since the last call. Drop them without the dispatcher: to close a record of
+    /// forks, the kernel waits for each descendant that forks just now, and the descendant may wait for a CPU.
     pub fn take_ended(&mut self) -> Ended<K> {
-        let parted = std::mem::take(&mut self.parted).into_iter();
-        Ended(parted.chain(self.clients.iter_mut().flat_map(|(_, client)| std::mem::take(&mut client.ended))).collect())
+        Ended(self.clients.iter_mut().flat_map(|(_, client)| std::mem::take(&mut client.ended)).collect())
     }
 
     /// Adopts descendants of ended threads of `e`, which no later scan would find.

@@ -2,12 +2,12 @@
 
 use super::client::Client;
 use super::dispatcher::{Dismissed, Dispatcher};
-use super::leaving::{Departure, Leaving};
-use super::member::Level;
+use super::leaving::Leaving;
 use super::scan::Found;
 use crate::affinity::{give_back, is_original};
 use crate::kernel::Kernel;
-use crate::table::{Original, Row};
+use crate::restore::{End, Restoring, ThreadRestored};
+use crate::table::Original;
 use sched::{CpuId, CpuSet, EntityId, Input, Instant, Nanos, State};
 use sys::thread::Identity;
 use trace::Event;
@@ -62,8 +62,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.machine.topology().all()
     }
 
-    /// Dismisses `e`. Its threads are at their original level then; the [restoration](Dispatcher::take_leaving) of their
-    /// affinity follows. Returns the CPUs whose agents must be woken.
+    /// Dismisses `e` and restores its threads. Returns the CPUs whose agents must be woken.
     pub fn dismiss(&mut self, e: EntityId) -> CpuSet {
         let now = self.now();
         self.leave(e, now);
@@ -99,22 +98,17 @@ impl<K: Kernel> Dispatcher<K> {
             _ => {}
         }
         client.set_awaited(false, &self.kernel);
-        client.dismiss_parked(&self.kernel);
+        client.stop_awaiting_parked(&self.kernel);
         client.end_timer(&self.kernel);
-        let trouble = client.trouble.take();
-        if client.level != Level::Original {
-            client.set_level(Level::Original, &self.kernel, &self.table);
-        }
+        client.end_loans();
         self.give_back(&client);
-        self.parted.append(&mut client.members);
-        self.parted.append(&mut client.ended);
         self.call.insert(client.cpu);
         self.kicked.insert(client.cpu);
         self.cpus[client.cpu.index()].stop(e);
         self.machine.detach(now, e);
         self.journal.note(now, Event::Detach { entity: e });
         self.remove_gang_if_empty(client.gang, now);
-        let Client { name, exception, .. } = client;
+        let Client { name, trouble, exception, .. } = client;
         self.left.push(Dismissed { entity: e, name, trouble, exception });
     }
 
@@ -142,32 +136,48 @@ impl<K: Kernel> Dispatcher<K> {
         client.has_threads() || others.any(|(_, other)| other.has_threads())
     }
 
-    /// Adds a dismissed client to those whose threads are restored without holding the dispatcher, because the agents
-    /// would wait during the restoration of many threads.
-    fn give_back(&mut self, client: &Client<K>) {
+    /// Restores the threads of a dismissed client. Later scans find its new children. The scans do not hold the
+    /// dispatcher, because the agents would wait during a scan of many processes.
+    pub(super) fn give_back(&mut self, client: &Client<K>) {
         let groups = client.enclosure.rows();
         if client.members.is_empty() && groups.is_empty() {
             return;
         }
+        let goes_on = self.clients.iter().any(|(_, other)| other.tree == client.tree);
         let mut leaders: Vec<Identity> = client.members.iter().map(|member| member.leader).collect();
         leaders.sort_unstable();
         leaders.dedup();
-        let threads: Vec<Row> = client.members.iter().map(|member| member.row).collect();
-        let rows = threads.iter().chain(&groups).copied().collect();
-        let departure = Some(Departure::planned(threads, groups));
-        self.leaving.add(Leaving { departure, rows, leaders, confined: client.confined });
+        let restoring = if goes_on {
+            // Other clients of the promise still have threads of these processes, so select single threads.
+            let threads: Vec<Identity> = client.members.iter().map(|member| member.identity).collect();
+            Restoring::begin(&self.kernel, &self.table, |entry| threads.contains(&entry.thread))
+        } else {
+            Restoring::begin(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader))
+        };
+        // A later restoration must not take a change by another process for the confinement.
+        let is_back = |thread: &&ThreadRestored| thread.end() != End::Failed;
+        restoring
+            .threads()
+            .iter()
+            .filter(is_back)
+            .filter_map(|it| it.row)
+            .for_each(|row| self.table.set_given_back(row));
+        let restoring = restoring.with_groups(&self.table, &groups);
+        let rows = client.members.iter().map(|member| member.row).chain(groups).collect();
+        let leaving = Leaving { restoring: None, rows, leaders, confined: client.confined };
+        self.leaving.add(leaving, restoring, &self.table);
     }
 
-    /// Takes the unfinished restorations of dismissed clients. The caller continues them with [`Departure::look`]
+    /// Takes the unfinished restorations of dismissed clients. The caller continues them with [`Restoring::look`]
     /// without holding the dispatcher, and then [returns](Dispatcher::keep_leaving) them.
-    pub fn take_leaving(&mut self) -> Vec<(usize, Departure)> {
+    pub fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {
         self.leaving.take()
     }
 
     /// Takes back restorations after a scan. If a restoration is finished, the rows of its threads are removed from the
     /// table, except those of threads that could not be restored. Returns the pause until the next scan, if a scan is
     /// needed.
-    pub fn keep_leaving(&mut self, looked_at: impl IntoIterator<Item = (usize, Departure)>) -> Option<Nanos> {
+    pub fn keep_leaving(&mut self, looked_at: impl IntoIterator<Item = (usize, Restoring)>) -> Option<Nanos> {
         self.leaving.keep(looked_at, &self.table)
     }
 

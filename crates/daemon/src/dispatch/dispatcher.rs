@@ -4,7 +4,7 @@ use super::client::{Client, Clients};
 use super::cpu::CpuState;
 use super::journal::Journal;
 use super::leaving::AllLeaving;
-use super::member::{Level, Member, RaiseBy};
+use super::member::{Level, RaiseBy};
 use super::scan::Found;
 use crate::Explanation;
 use crate::kernel::Kernel;
@@ -56,8 +56,6 @@ pub struct Dispatcher<K: Kernel> {
     /// Threads that have left a promise that continues for other threads, with the number of its tree. They are not adopted
     /// again.
     pub(super) departed: Vec<(usize, Identity)>,
-    /// Threads of dismissed clients, until [`Dispatcher::take_ended`].
-    pub(super) parted: Vec<Member<K>>,
     /// Pending alarms, indexed by alarm number.
     pub(super) alarms: Vec<Option<Due>>,
     /// CPUs whose agents must be woken.
@@ -73,7 +71,7 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) left: Vec<Dismissed>,
     /// Reasons for threads that have left the promises to their processes.
     pub(super) reasons: Vec<Explanation>,
-    /// Dismissed clients whose threads are not restored yet, or may be inside a fork.
+    /// Dismissed clients whose threads may be inside a fork.
     pub(super) leaving: AllLeaving,
 }
 
@@ -109,7 +107,6 @@ impl<K: Kernel> Dispatcher<K> {
             trees: 0,
             unadopted: Vec::new(),
             departed: Vec::new(),
-            parted: Vec::new(),
             alarms: Vec::new(),
             call: CpuSet::EMPTY,
             kicked: CpuSet::EMPTY,

@@ -55,7 +55,6 @@ pub use enclosure::{Enclosure, enclose, release_groups};
 pub use following::moved_threads;
 pub(crate) use journal::EVENTS_MOST;
 pub use kernel_kept::KernelKept;
-pub use leaving::Departure;
 pub use loans::{Offer, begin_loans};
 pub use member::{Ended, Level, RaiseBy};
 pub use promises::{KeptBy, Promises};

@@ -117,12 +117,10 @@ impl<K: Kernel> Client<K> {
         now
     }
 
-    /// Lowers the parked threads, and stops the detection of their dispatches, before the client is dismissed. Otherwise,
-    /// each dispatch of such a thread would wake the agent, and the turn of the agent would cause the next dispatch.
-    pub(super) fn dismiss_parked(&mut self, kernel: &K) {
+    /// Stops the detection of dispatches of the parked threads, before the client is dismissed.
+    pub(super) fn stop_awaiting_parked(&mut self, kernel: &K) {
         for member in &mut self.members[self.active..] {
-            // The calls fail if the thread has ended.
-            let _ = member.set_level(Level::Original, kernel);
+            // The call fails if the thread has ended.
             let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
         }
     }

@@ -1,10 +1,10 @@
 //! [`Promises`]: what every mechanism offers for the promises that it keeps.
 
 use super::dispatcher::{Dismissed, Dispatcher};
-use super::leaving::Departure;
 use super::member::RaiseBy;
 use super::refusal::Refusal;
 use crate::kernel::Kernel;
+use crate::restore::Restoring;
 use sched::{CpuSet, EntityId, Instant, Nanos, PromiseState};
 use serde::{Deserialize, Serialize};
 use trace::Event;
@@ -55,14 +55,14 @@ pub trait Promises {
     /// Returns the promise state of `e`; `None` if Tactus does not count the slice of `e`.
     fn promise(&self, e: EntityId) -> Option<PromiseState>;
 
-    /// Takes the unfinished restorations of dismissed clients. The caller continues them with [`Departure::look`]
+    /// Takes the unfinished restorations of dismissed clients. The caller continues them with [`Restoring::look`]
     /// without holding the promises, and then [returns](Promises::keep_leaving) them.
-    fn take_leaving(&mut self) -> Vec<(usize, Departure)>;
+    fn take_leaving(&mut self) -> Vec<(usize, Restoring)>;
 
     /// Takes back restorations after a scan. Returns the pause until the next scan, if a scan is needed.
-    fn keep_leaving(&mut self, looked_at: Vec<(usize, Departure)>) -> Option<Nanos>;
+    fn keep_leaving(&mut self, looked_at: Vec<(usize, Restoring)>) -> Option<Nanos>;
 
-    /// Returns whether threads of a dismissed client are not restored yet, or may still be inside a fork.
+    /// Returns whether a dismissed client may still have threads inside a fork.
     fn has_leaving(&self) -> bool;
 
     /// Returns whether process `pid` is an ancestor or descendant of such a client.
@@ -110,11 +110,11 @@ impl<K: Kernel> Promises for Dispatcher<K> {
         self.client_promise(e)
     }
 
-    fn take_leaving(&mut self) -> Vec<(usize, Departure)> {
+    fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {
         Dispatcher::take_leaving(self)
     }
 
-    fn keep_leaving(&mut self, looked_at: Vec<(usize, Departure)>) -> Option<Nanos> {
+    fn keep_leaving(&mut self, looked_at: Vec<(usize, Restoring)>) -> Option<Nanos> {
         Dispatcher::keep_leaving(self, looked_at)
     }
 

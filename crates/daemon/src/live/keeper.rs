@@ -115,7 +115,7 @@ struct Due {
     lacks_births: bool,
     /// Whether threads wait for loans.
     lacks_loans: bool,
-    /// Whether threads of dismissed clients are not restored yet, or may be inside a fork.
+    /// Whether dismissed clients may have threads inside a fork.
     has_leaving: bool,
 }
 
@@ -234,14 +234,15 @@ fn adopt_new(shared: &Shared<'_>) {
     }
 }
 
-/// Restores the threads of dismissed clients, and scans for children that these threads have forked. Returns the pause until the next scan, if a scan is needed.
+/// Rescans for children forked by dismissed clients. Returns the pause until the next scan, if a scan is needed.
 fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
     let mut leaving = shared.promises(|promises| promises.take_leaving());
     if leaving.is_empty() {
         return None;
     }
-    for (_, departure) in &mut leaving {
-        departure.look(&shared.kernel, &shared.table, &|| shared.table.beat(Beating::Keeper));
+    for (_, restoring) in &mut leaving {
+        shared.table.beat(Beating::Keeper);
+        restoring.look(&shared.kernel, &shared.table);
     }
     shared.promises(|promises| promises.keep_leaving(leaving))
 }

@@ -34,30 +34,25 @@ impl Restoring {
     pub(super) fn begin_all_beating<K: Kernel>(kernel: &K, table: &Table, beat: &dyn Fn()) -> Restoring {
         let begun = kernel.now();
         let groups = Groups::thaw_all(kernel, table, beat);
-        Restoring { groups, begun, ..Restoring::begin_beating(kernel, table, |_, _| true, beat) }
+        Restoring { groups, begun, ..Restoring::begin_beating(kernel, table, |_| true, beat) }
     }
 
     /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find new children of these
     /// threads. The rows stay in the table; the caller forgets the rows once [all earlier forks](Restoring::is_over)
     /// have ended.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
-        Restoring::begin_beating(kernel, table, |_, entry| wanted(entry), &|| {})
-    }
-
-    /// Restores the threads in these rows of `table`, like [`Restoring::begin`]. Calls `beat` before each step on a thread.
-    pub fn begin_rows<K: Kernel>(kernel: &K, table: &Table, rows: &[Row], beat: &dyn Fn()) -> Restoring {
-        Restoring::begin_beating(kernel, table, |row, _| rows.contains(&row), beat)
+        Restoring::begin_beating(kernel, table, wanted, &|| {})
     }
 
     fn begin_beating<K: Kernel>(
         kernel: &K,
         table: &Table,
-        wanted: impl Fn(Row, &Entry) -> bool,
+        wanted: impl Fn(&Entry) -> bool,
         beat: &dyn Fn(),
     ) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();
-        let entries: Vec<(Row, Entry)> = all.iter().filter(|(row, entry)| wanted(*row, entry)).copied().collect();
+        let entries: Vec<(Row, Entry)> = all.iter().filter(|(_, entry)| wanted(entry)).copied().collect();
         let threads = bring_back(kernel, table, &entries, beat);
         let [entries, all] = [entries, all].map(|rows| rows.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>());
         let family = Family::of(&entries, &all);
@@ -77,8 +72,7 @@ impl Restoring {
         self.look_beating(kernel, table, &|| {});
     }
 
-    /// Scans like [`Restoring::look`]. Calls `beat` before each step on a process or group.
-    pub fn look_beating<K: Kernel>(&mut self, kernel: &K, table: &Table, beat: &dyn Fn()) {
+    pub(super) fn look_beating<K: Kernel>(&mut self, kernel: &K, table: &Table, beat: &dyn Fn()) {
         // Read the table again: a thread that was adopted after the restoration began belongs to another client.
         let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry)| entry).collect();
         let now = kernel.now();

@@ -137,7 +137,6 @@ fn a_thread_whose_parent_is_on_another_cpu_of_the_promise_may_use_all_cpus() {
     for e in entities.expect("there is room") {
         scene.dispatcher.dismiss(e);
     }
-    scene.finish_dismissals();
     assert_eq!([first, second, third].map(|tid| affinity(&scene, tid)), [CpuSet::first_n(2); 3]);
 }
 

@@ -46,30 +46,6 @@ fn a_thread_that_was_active_is_parked_once_it_sleeps() {
 }
 
 #[test]
-fn the_dismissal_of_many_threads_takes_few_calls_and_all_are_restored_afterwards() {
-    for by in [RaiseBy::Inheritance, RaiseBy::Attributes] {
-        let crowd: Vec<_> = [HOG].into_iter().chain(std::iter::repeat_n(ASLEEP, 60)).collect();
-        let mut scene = Scene::new(by, 2);
-        let (entity, tids) = scene.promise(SLICE, PERIOD, &crowd);
-        scene.pass(Nanos::ms(105));
-        let before = scene.daemon.acts();
-        let _ = scene.dispatcher.dismiss(entity);
-        let calls = scene.daemon.acts() - before;
-        // Of each thread, the reported forks are read, its loan is lowered, and the detection of its dispatches ends.
-        assert!(calls < 4 * 61 + 20, "{calls} calls with the dispatcher held");
-        // No thread is raised any more, but all are still confined to their CPU.
-        for &tid in &tids {
-            let world = scene.host.world();
-            let (now, without) = (world.setting(tid).expect("it lives"), world.untouched(tid).expect("it lives"));
-            assert_eq!((now.attributes, now.affinity.len()), (without.attributes, 1));
-            assert!(!world.is_lent(tid));
-        }
-        scene.finish_dismissals();
-        assert!(scene.host.world().differences().is_empty() && scene.dispatcher.table().entries().is_empty());
-    }
-}
-
-#[test]
 fn an_ended_thread_is_kept_for_the_keeper_whether_it_was_parked_or_active() {
     let mut scene = Scene::new(RaiseBy::Inheritance, 1);
     let (_, tids) = scene.promise(SLICE, PERIOD, &[HOG, HOG, ASLEEP, ASLEEP]);

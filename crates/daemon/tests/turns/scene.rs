@@ -94,20 +94,6 @@ impl Scene {
         self.ring();
     }
 
-    /// Restores the threads of dismissed clients, as the keeper does.
-    pub(crate) fn finish_dismissals(&mut self) {
-        while self.dispatcher.has_leaving() {
-            drop(self.dispatcher.take_ended());
-            let mut leaving = self.dispatcher.take_leaving();
-            for (_, departure) in &mut leaving {
-                departure.look(&self.daemon, self.dispatcher.table(), &|| {});
-            }
-            if let Some(pause) = self.dispatcher.keep_leaving(leaving) {
-                self.pass(pause);
-            }
-        }
-    }
-
     /// Wakes all agents.
     pub(crate) fn ring(&mut self) {
         self.agents.iter().for_each(|&agent| self.host.world_mut().ring(agent));

@@ -13,7 +13,7 @@ mod thread;
 use super::admit::eligible;
 use super::dispatcher::Dismissed;
 use super::journal::Journal;
-use super::leaving::{AllLeaving, Departure, Leaving};
+use super::leaving::{AllLeaving, Leaving};
 use super::promises::Promises;
 use super::refusal::Refusal;
 use super::request::PromiseRequest;
@@ -218,8 +218,8 @@ impl<K: Kernel> KernelKept<K> {
         let mut leaders: Vec<Identity> = gone.iter().map(|it| it.leader).collect();
         leaders.sort_unstable();
         leaders.dedup();
-        let departure = Some(Departure::begun(restoring));
-        self.leaving.add(Leaving { departure, rows, leaders, confined: CpuSet::EMPTY });
+        let leaving = Leaving { restoring: None, rows, leaders, confined: CpuSet::EMPTY };
+        self.leaving.add(leaving, restoring, &self.table);
     }
 
     /// Ends the promise to the threads that `is_over` selects, for the reason that it returns.
@@ -411,11 +411,11 @@ impl<K: Kernel> Promises for KernelKept<K> {
         None
     }
 
-    fn take_leaving(&mut self) -> Vec<(usize, Departure)> {
+    fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {
         self.leaving.take()
     }
 
-    fn keep_leaving(&mut self, looked_at: Vec<(usize, Departure)>) -> Option<Nanos> {
+    fn keep_leaving(&mut self, looked_at: Vec<(usize, Restoring)>) -> Option<Nanos> {
         self.leaving.keep(looked_at, &self.table)
     }
 

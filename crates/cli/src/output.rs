@@ -1,6 +1,6 @@
 //! Standard output, and files that appear complete or not at all.
 
-use crate::terminal::{safe, safe_json};
+use crate::terminal::safe;
 use anyhow::{Context, anyhow};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -98,8 +98,7 @@ pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
 
 /// Formats `value` as indented JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
-    let json = serde_json::to_string_pretty(value).context("cannot write JSON")?;
-    Ok(safe_json(&json).into_owned() + "\n")
+    report::json(value).context("cannot write JSON")
 }
 
 /// Returns the width of tables and pictures: the terminal's width, limited to the range from 60 to 200, or 100 without

@@ -3,62 +3,18 @@
 use crate::args::Policies;
 use crate::failure::Failure;
 use crate::output;
-use report::book;
-use sched::{Conserving, Descriptor, Knob, Nanos, Unit};
-use serde::Serialize;
-
-/// A policy as JSON.
-#[derive(Serialize)]
-struct Shown {
-    name: &'static str,
-    title: &'static str,
-    source: &'static str,
-    good_for: &'static str,
-    bad_at: &'static str,
-    work_conserving: Scope,
-    promises: Vec<Promised>,
-    knobs: Vec<ShownKnob>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-}
-
-/// The scope of work conservation as JSON: a set of CPUs in which no CPU idles for longer than the
-/// slack while an entity waits.
-#[derive(Serialize)]
-struct Scope {
-    scope: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slack_ns: Option<u64>,
-}
-
-/// A promise as JSON.
-#[derive(Serialize)]
-struct Promised {
-    about: &'static str,
-    words: String,
-}
-
-/// A knob as JSON. Times are in nanoseconds, percentages in percent. The value of a choice is an index into `words`.
-#[derive(Serialize)]
-struct ShownKnob {
-    name: &'static str,
-    unit: &'static str,
-    default: i64,
-    least: i64,
-    most: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    words: Option<&'static [&'static str]>,
-    help: &'static str,
-    source: &'static str,
-}
+use report::book::{self, ListedPolicy};
+use sched::Descriptor;
 
 pub(crate) fn run(args: &Policies) -> Result<(), Failure> {
     let chosen = args.name.as_deref().map(run::policy).transpose()?;
     let text = match (chosen, args.json) {
         (None, false) => list(),
         (Some(policy), false) => explanation(policy),
-        (None, true) => output::json(&policies::ALL.iter().map(|policy| shown(policy, false)).collect::<Vec<_>>())?,
-        (Some(policy), true) => output::json(&shown(policy, true))?,
+        (None, true) => {
+            output::json(&policies::ALL.iter().map(|policy| ListedPolicy::new(policy, false)).collect::<Vec<_>>())?
+        }
+        (Some(policy), true) => output::json(&ListedPolicy::new(policy, true))?,
     };
     Ok(output::print(&text)?)
 }
@@ -115,39 +71,4 @@ fn explanation(policy: &Descriptor) -> String {
         }
     }
     text
-}
-
-fn shown(policy: &Descriptor, with_text: bool) -> Shown {
-    let (scope, slack) = match book::scope(policy) {
-        Conserving::Never => ("never", None),
-        Conserving::PerCpu { slack } => ("per-cpu", Some(slack)),
-        Conserving::Domain { slack } => ("cache", Some(slack)),
-        Conserving::Global { slack } => ("machine", Some(slack)),
-    };
-    Shown {
-        name: policy.name,
-        title: policy.title,
-        source: policy.source,
-        good_for: policy.good_for,
-        bad_at: policy.bad_at,
-        work_conserving: Scope { scope, slack_ns: slack.map(Nanos::as_ns) },
-        promises: book::promises(policy)
-            .into_iter()
-            .map(|book::Promise { about, words }| Promised { about, words })
-            .collect(),
-        knobs: policy.knobs.iter().map(shown_knob).collect(),
-        text: with_text.then(|| policy.essay()),
-    }
-}
-
-fn shown_knob(knob: &Knob) -> ShownKnob {
-    let (unit, words) = match knob.unit {
-        Unit::Time => ("ns", None),
-        Unit::Count => ("count", None),
-        Unit::Percent => ("percent", None),
-        Unit::Switch => ("switch", None),
-        Unit::Choice(words) => ("choice", Some(words)),
-    };
-    let Knob { name, default, least, most, help, source, .. } = *knob;
-    ShownKnob { name, unit, default, least, most, words, help, source }
 }

@@ -1,5 +1,6 @@
 //! Text for a terminal. Text from files must neither move the cursor nor conceal or reorder other text.
 
+use report::is_plain;
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -23,31 +24,6 @@ pub(crate) fn safe(text: &str, has_styles: bool) -> Cow<'_, str> {
         rest = &rest[style.max(c.len_utf8())..];
     }
     Cow::Owned(shown)
-}
-
-/// Returns JSON with JSON escapes for characters that would control a terminal. In JSON, these characters can occur
-/// only in strings.
-pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
-    if json.chars().all(is_plain) {
-        return Cow::Borrowed(json);
-    }
-    let mut shown = String::with_capacity(json.len());
-    for c in json.chars() {
-        if is_plain(c) {
-            shown.push(c);
-        } else {
-            // All these characters are in the Basic Multilingual Plane, so four digits suffice.
-            let _ = write!(shown, "\\u{:04x}", u32::from(c));
-        }
-    }
-    Cow::Owned(shown)
-}
-
-/// Returns whether a terminal only prints this character, without another effect.
-fn is_plain(c: char) -> bool {
-    matches!(c, '\n' | '\t')
-        || !c.is_control()
-            && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Returns the length in bytes of the style at the start of `text`, a colour or weight such as `ESC [ 1 ; 31 m`.
@@ -75,14 +51,5 @@ mod tests {
         let text = "\x1b[1;31mred\x1b[0m\x1b[m\x1b[1A";
         assert_eq!(safe(text, true), "\x1b[1;31mred\x1b[0m\x1b[m\\u{1b}[1A");
         assert_eq!(safe(text, false), r"\u{1b}[1;31mred\u{1b}[0m\u{1b}[m\u{1b}[1A");
-    }
-
-    #[test]
-    fn json_stays_json() {
-        let name = "a\x1b\u{7f}\u{9b}\u{202e}b";
-        let json = serde_json::to_string(name).unwrap();
-        let shown = safe_json(&json);
-        assert!(shown.is_ascii() && !shown.contains('\x7f'), "{shown:?}");
-        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), name);
     }
 }

@@ -5,7 +5,7 @@
 //! | keep a run in memory | [`Trace`] |
 //! | store a run in a human-readable text file, and read it back | [`TextWriter`], [`text::read`], [`text::Reader`] |
 //! | open a long run in a viewer | [`ChromeWriter`] (ui.perfetto.dev, chrome://tracing) |
-//! | read a run with tools for kernel traces | [`FtraceWriter`] |
+//! | read a run with tools for kernel traces | [`FtraceWriter`]; as values: [`kernel_events`] |
 //! | get the states of entities and the outcomes of jobs | [`Timeline`]; in constant memory: [`follow::Follower`] |
 //! | check that a machine decides as in the trace | [`replay::replay`], [`replay::Replay`] |
 //! | draw a run in a terminal or a test | [`Gantt`] |
@@ -27,6 +27,7 @@ pub mod ftrace;
 pub mod gantt;
 mod grid;
 mod job;
+pub mod kernel_events;
 mod machine_id;
 mod names;
 mod output;
@@ -46,6 +47,7 @@ pub use follow::Inconsistent;
 pub use ftrace::FtraceWriter;
 pub use gantt::Gantt;
 pub use job::Job;
+pub use kernel_events::{KernelEvent, KernelEventKind, KernelEvents, KernelSink, KernelTask};
 pub use machine_id::{MACHINES_MAX, MachineId};
 pub use text::{TextError, TextWriter, WorldTextWriter};
 pub use timeline::{Timeline, TimelineBuilder};

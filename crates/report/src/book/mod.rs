@@ -2,9 +2,11 @@
 //!
 //! A test compares `docs/policies/NAME.md` and `.svg` with the results of [`page`] and [`picture`].
 
+mod listed;
 mod promises;
 
 use input::problem::Problems;
+pub use listed::ListedPolicy;
 pub use promises::{Promise, promises, scope, scope_in_words};
 use run::{Observers, Run};
 use scenario::Scenario;

@@ -1,0 +1,136 @@
+"""Tactus: CPU schedulers of hosts and virtual machines, simulated.
+
+>>> import tactus_sched as ts
+>>> scenario = ts.Scenario.from_file("scenarios/three-vms.toml")
+>>> ts.compare(scenario, ["credit", "cfs", "edf"])
+
+A :class:`Scenario` says which VMs and tasks run on which machines for how long. :func:`run` runs it under a policy and
+returns a :class:`Result`; :func:`compare` runs it under several policies; :func:`sweep` runs it for each combination of
+values and seeds, on threads, processes or a Dask cluster. Results are deterministic: equal scenarios, policies, knobs
+and seeds give equal results on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import _native
+from ._native import FINGERPRINT, Result, Scenario, __version__
+from .comparison import Comparison
+from .errors import (
+    FingerprintError,
+    InputError,
+    InternalError,
+    LawError,
+    PolicyError,
+    Problem,
+    Stopped,
+    TactusError,
+)
+from .policy import Context, Params, Policy, Refused, params
+from .sweeps import Sweep, sweep
+
+Knobs = Mapping[str, str | int | bool]
+"""Knobs of a policy by name: ``{"slice": "5ms", "enforce": "hard"}``."""
+
+
+def _settings(knobs: Knobs | None) -> list[str]:
+    def text(value: str | int | bool) -> str:
+        if isinstance(value, bool):
+            return "on" if value else "off"
+        return str(value)
+
+    return [f"{name}={text(value)}" for name, value in (knobs or {}).items()]
+
+
+def run(
+    scenario: Scenario,
+    policy: str | Callable[[], Policy] | None = None,
+    *,
+    knobs: Knobs | None = None,
+    guest_policy: str | None = None,
+    guest_knobs: Knobs | None = None,
+    seed: int | None = None,
+    trace: bool = False,
+    switches: bool = False,
+    jobs: bool = False,
+    audit: bool = False,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Result:
+    """Run ``scenario`` under ``policy`` and return the result.
+
+    ``policy`` is the name of a policy (:func:`policies`), or a class derived from :class:`Policy`; by default, the
+    scenario names its policy. ``guest_policy`` replaces the policies of all guests. ``seed`` is the seed of random
+    numbers, by default the scenario's.
+
+    ``trace``, ``switches`` and ``jobs`` record events, context switches and jobs as tables of the result. ``audit``
+    checks the laws of scheduling independently (``Result.broken_laws``).
+
+    ``progress`` is called about 25 times a second with the simulated time and the end of the run, in nanoseconds. If it
+    returns ``False``, the run ends with :class:`Stopped`. Ctrl-C ends the run within 100 ms.
+
+    The run releases the GIL, so several threads run several scenarios at once.
+
+    Raises :class:`InputError`, :class:`PolicyError`, :class:`LawError`, :class:`Stopped` or :class:`InternalError`.
+    """
+    return _native.run(
+        scenario,
+        policy,
+        knobs=_settings(knobs),
+        guest_policy=guest_policy,
+        guest_knobs=_settings(guest_knobs),
+        seed=seed,
+        trace=trace,
+        switches=switches,
+        jobs=jobs,
+        audit=audit,
+        progress=progress,
+    )
+
+
+def compare(
+    scenario: Scenario,
+    policies: Sequence[str | Callable[[], Policy]],
+    *,
+    knobs: Knobs | None = None,
+    seed: int | None = None,
+    jobs: bool = False,
+) -> Comparison:
+    """Run ``scenario`` under each of ``policies`` with the same seed. Raises the exceptions of :func:`run`."""
+    return Comparison([run(scenario, policy, knobs=knobs, seed=seed, jobs=jobs) for policy in policies])
+
+
+def policies() -> list[dict[str, Any]]:
+    """Return all policies, each with its name, title, source, guarantees, knobs and essay (``text``)."""
+    listed: list[dict[str, Any]] = json.loads(_native.policies())
+    return listed
+
+
+__all__ = [
+    "FINGERPRINT",
+    "Comparison",
+    "Context",
+    "FingerprintError",
+    "InputError",
+    "InternalError",
+    "Knobs",
+    "LawError",
+    "Params",
+    "Policy",
+    "PolicyError",
+    "Problem",
+    "Refused",
+    "Result",
+    "Scenario",
+    "Stopped",
+    "Sweep",
+    "TactusError",
+    "__version__",
+    "compare",
+    "params",
+    "policies",
+    "run",
+    "sweep",
+]

@@ -5,6 +5,7 @@ use crate::disk::Disk;
 use crate::experiment::{Experiment, Extent, Point, shown};
 use crate::problem::Problem;
 use crate::results::Measured;
+use indexmap::IndexMap;
 use input::problem::Problems;
 use measure::XenMon;
 use minijinja::Value;
@@ -155,13 +156,7 @@ impl<'e> Cell<'e> {
 
     /// Evaluates `expression`, the metric `name`.
     pub(crate) fn evaluate(&self, name: &str, expression: &str, context: &Value) -> Result<Value, Problem> {
-        let environment = compute::environment();
-        let value = environment.compile_expression(expression).and_then(|it| it.eval(context.clone()));
-        match value {
-            Ok(value) if value.is_undefined() => Err(self.not_evaluated(name, "undefined value")),
-            Ok(value) => Ok(value),
-            Err(why) => Err(self.not_evaluated(name, &why.to_string())),
-        }
+        evaluate(expression, context).map_err(|why| self.not_evaluated(name, &why))
     }
 
     fn not_evaluated(&self, name: &str, why: &str) -> Problem {
@@ -169,6 +164,30 @@ impl<'e> Cell<'e> {
         let right = "an expression over `report` and its views (docs/experiments.md)";
         Problem::wrong(&self.experiment.path, what, right)
     }
+}
+
+/// Evaluates `expression`. An undefined value is an error.
+fn evaluate(expression: &str, context: &Value) -> Result<Value, String> {
+    let environment = compute::environment();
+    match environment.compile_expression(expression).and_then(|it| it.eval(context.clone())) {
+        Ok(value) if value.is_undefined() => Err("undefined value".to_string()),
+        Ok(value) => Ok(value),
+        Err(why) => Err(why.to_string()),
+    }
+}
+
+/// Evaluates `metrics`, expressions by name, over `report`, in the language of experiments.
+///
+/// # Errors
+/// The first expression that is invalid or undefined: its name and the reason.
+pub fn metrics(report: &Report, metrics: &IndexMap<String, String>) -> Result<Measured, String> {
+    let context = Value::from(views(report));
+    let evaluated = metrics.iter().map(|(name, expression)| {
+        let value =
+            evaluate(expression, &context).and_then(|it| serde_json::to_value(&it).map_err(|why| why.to_string()));
+        Ok((name.clone(), value.map_err(|why| format!("the metric `{name}`: {why}"))?))
+    });
+    evaluated.collect()
 }
 
 /// Returns the variables of a run for expressions. `report` is the whole report. `tasks`, `groups`, `apps`, `guests`,

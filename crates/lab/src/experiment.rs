@@ -81,6 +81,9 @@ pub struct Experiment {
     /// Gantt charts.
     #[serde(default)]
     pub schedule: Vec<Schedule>,
+    /// Text of the file.
+    #[serde(skip)]
+    pub text: String,
     /// Text of the template.
     #[serde(skip)]
     pub template: String,
@@ -187,15 +190,31 @@ pub struct Schedule {
 impl Experiment {
     /// Reads the experiment in the file at `path`, and its template in `directory`, the directory of the paper.
     pub(crate) fn read(path: &Path, directory: &Path) -> Result<Experiment, Problem> {
-        let text = read(path)?;
-        let mut experiment: Experiment = toml::from_str(&text).map_err(|why| {
+        let experiment = Experiment::parse(path, read(path)?)?;
+        let template = read(&directory.join("scenarios").join(&experiment.scenario))?;
+        Experiment { template, ..experiment }.checked()
+    }
+
+    /// Returns the experiment with this `text` and `template`. `path` is the file that contained the text.
+    ///
+    /// # Errors
+    /// The text is not a valid experiment.
+    pub fn from_texts(path: &Path, text: String, template: String) -> Result<Experiment, Problem> {
+        Experiment { template, ..Experiment::parse(path, text)? }.checked()
+    }
+
+    /// Parses `text` without the template.
+    fn parse(path: &Path, text: String) -> Result<Experiment, Problem> {
+        let experiment: Experiment = toml::from_str(&text).map_err(|why| {
             Problem::wrong(path, why.to_string().trim_end(), "an experiment as docs/experiments.md describes it")
         })?;
-        experiment.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        experiment.path = path.to_path_buf();
-        experiment.template = read(&directory.join("scenarios").join(&experiment.scenario))?;
-        experiment.check()?;
-        Ok(experiment)
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Experiment { name, path: path.to_path_buf(), text, ..experiment })
+    }
+
+    fn checked(self) -> Result<Experiment, Problem> {
+        self.check()?;
+        Ok(self)
     }
 
     fn check(&self) -> Result<(), Problem> {

@@ -138,6 +138,17 @@ impl<'p> Suite<'p> {
         Ok(cells)
     }
 
+    /// Returns the runs in the simulator that are not in `store`, the longest run first.
+    ///
+    /// # Errors
+    /// The errors of [`cells`](Suite::cells).
+    pub fn open_cells(&self, store: &Store) -> Result<Vec<Cell<'p>>, Problem> {
+        let mut open = self.cells()?;
+        open.retain(|cell| store.get(&cell.inputs()).is_none());
+        open.sort_by_key(|cell| std::cmp::Reverse(cell.length));
+        Ok(open)
+    }
+
     /// Runs the cells that are not in `store`, and returns the measurements of each paper.
     ///
     /// # Errors

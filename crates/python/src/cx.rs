@@ -3,10 +3,12 @@
 //! The handle has no state. During a call of a policy, [`SCOPE`] has the machine of this thread. Outside a call, every
 //! method raises `RuntimeError`.
 
+use crate::failure::without_panic;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use sched::{Alarm, AlarmBase, AlarmOwner, CpuId, CpuSet, Cx, EntityId, Held, Instant, Running, State};
 use scoped_tls_hkt::{ReborrowMut, scoped_thread_local};
+use std::cell::RefCell;
 
 /// The machine during a call of a policy.
 pub(crate) struct Scope<'a> {
@@ -54,12 +56,25 @@ impl Scope<'_> {
     }
 }
 
-/// Calls `of` with the machine.
+thread_local! {
+    /// The law that a call of the context has broken in this run.
+    static BROKEN: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Returns the law that a call of the context has broken since the last call of this function, if any.
+pub(crate) fn broken_law() -> Option<String> {
+    BROKEN.take()
+}
+
+/// Calls `of` with the machine. A broken law becomes an exception, because a panic must not pass through Python.
 fn within<T>(of: impl FnOnce(&mut Scope<'_>) -> PyResult<T>) -> PyResult<T> {
     if !SCOPE.is_set() {
         return Err(PyRuntimeError::new_err("a context is valid only during a call of a policy's method"));
     }
-    SCOPE.with(|mut scope| of(&mut scope))
+    without_panic(|| SCOPE.with(|mut scope| of(&mut scope))).unwrap_or_else(|message| {
+        BROKEN.set(Some(message.clone()));
+        Err(PyRuntimeError::new_err(message))
+    })
 }
 
 fn held(reason: &str) -> PyResult<Held> {

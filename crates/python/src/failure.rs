@@ -1,6 +1,7 @@
 //! Errors as exceptions of `tactus_sched.errors`, and panics of runs.
 
 use input::problem::{Problem, Problems};
+use miette::{GraphicalReportHandler, GraphicalTheme};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -41,15 +42,18 @@ pub(crate) fn without_panic<T>(of: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|_| message)
 }
 
-/// Returns the message and the place of the last panic of the run on this thread, if any.
-pub(crate) fn last_panic() -> Option<String> {
-    PANIC.with_borrow(|panic| panic.clone().filter(|message| !message.is_empty()))
-}
-
 /// Returns the exception `name` of `tactus_sched.errors`, called with `arguments`.
 fn exception<'py>(py: Python<'py>, name: &str, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {
     let raised = py.import("tactus_sched.errors").and_then(|errors| errors.getattr(name)?.call1(arguments));
     raised.map_or_else(|broken| broken, PyErr::from_value)
+}
+
+/// Returns `problems` with the lines of the file that contain them, underlined.
+fn shown(problems: &Problems) -> String {
+    let mut text = String::new();
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor());
+    let report = problems.report();
+    handler.render_report(&mut text, report.as_ref()).map_or_else(|_| problems.to_string(), |()| text)
 }
 
 /// Returns an `InputError` with all of `problems`.
@@ -57,7 +61,7 @@ pub(crate) fn input_error(py: Python<'_>, problems: &Problems) -> PyErr {
     let one = |problem: &Problem| (problem.place(), problem.to_string(), problem.remedy().to_string());
     let all: Vec<_> = problems.shown().iter().map(one).collect();
     match PyList::new(py, all) {
-        Ok(list) => exception(py, "InputError", (list, problems.count())),
+        Ok(list) => exception(py, "InputError", (list, problems.count(), shown(problems))),
         Err(broken) => broken,
     }
 }

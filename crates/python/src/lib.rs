@@ -6,7 +6,7 @@
 
 mod choice;
 mod cx;
-
+mod experiments;
 mod failure;
 mod jobs;
 mod listing;
@@ -23,6 +23,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::cx::Context;
+    #[pymodule_export]
+    use crate::experiments::{LabCell, LabSuite, PyStore};
     #[pymodule_export]
     use crate::listing::policies;
     #[pymodule_export]

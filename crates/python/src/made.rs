@@ -1,9 +1,8 @@
 //! [`PyPolicy`]: a policy in Python. The same machine runs the policy under the same laws as a policy in Rust.
 
-use crate::cx::{Context, SCOPE, Scope};
+use crate::cx::{Context, SCOPE, Scope, broken_law};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
-use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use run::Choice;
 use sched::{
@@ -110,21 +109,13 @@ impl PyPolicy {
     ) -> Option<T> {
         let methods = self.methods.as_ref().filter(|_| !self.failure.is_set())?;
         let scope = Scope { cx: cx.as_class(0, AlarmBase::default()), known: &self.known };
-        let done = SCOPE.set(scope, || {
-            Python::attach(|py| {
-                of(methods.object.bind(py), Bound::new(py, Context)?).map_err(|error| self.failed(py, method, error))
-            })
-        });
-        done.ok()
-    }
-
-    /// Records the exception of a method.
-    fn failed(&self, py: Python<'_>, method: &'static str, error: PyErr) -> PyErr {
-        self.failure.set(match error.is_instance_of::<PanicException>(py) {
-            true => Failed::BrokeLaw(crate::failure::last_panic().unwrap_or_else(|| error.to_string())),
-            false => Failed::Raised { method, error: error.clone_ref(py) },
-        });
-        error
+        let done = SCOPE.set(scope, || Python::attach(|py| of(methods.object.bind(py), Bound::new(py, Context)?)));
+        match (broken_law(), done) {
+            (Some(message), _) => self.failure.set(Failed::BrokeLaw(message)),
+            (None, Ok(done)) => return Some(done),
+            (None, Err(error)) => self.failure.set(Failed::Raised { method, error }),
+        }
+        None
     }
 
     fn forget(&mut self, e: EntityId) {

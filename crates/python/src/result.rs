@@ -5,6 +5,7 @@ use crate::failure::{input_error, internal_error, without_panic, wrong};
 use crate::scenario::PyScenario;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use indexmap::IndexMap;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3_arrow::PyTable;
@@ -99,6 +100,13 @@ impl RunResult {
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let report = serde_json::to_string(&self.report).expect("a report is JSON");
         py.import("json")?.call_method1("loads", (report,))
+    }
+
+    /// Evaluates expressions over the report, in the language of experiments (`docs/experiments.md`), as JSON.
+    fn _metrics(&self, py: Python<'_>, expressions: IndexMap<String, String>) -> PyResult<String> {
+        let measured = lab::cell::metrics(&self.report, &expressions);
+        let measured = measured.map_err(|why| wrong(py, why, "use an expression over `report` and its views"))?;
+        Ok(serde_json::to_string(&measured).expect("measurements are JSON"))
     }
 
     #[getter]

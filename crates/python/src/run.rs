@@ -28,19 +28,24 @@ pub(crate) struct Recording {
 }
 
 /// Observer of a run: the caller's progress function, Ctrl-C and the failure of a policy in Python.
-struct Watch {
+pub(crate) struct Watch {
     progress: Option<Py<PyAny>>,
     failure: Option<Failure>,
     last: Instant,
     /// Exception that ended the run.
-    raised: Option<PyErr>,
+    pub(crate) raised: Option<PyErr>,
     /// Simulated time at which the progress function stopped the run. Unit: nanoseconds.
-    stopped_ns: Option<u64>,
+    pub(crate) stopped_ns: Option<u64>,
 }
 
 impl Watch {
+    /// Creates the observer of a run that begins now.
+    pub(crate) fn of(progress: Option<Py<PyAny>>, failure: Option<Failure>) -> Watch {
+        Watch { progress, failure, last: Instant::now(), raised: None, stopped_ns: None }
+    }
+
     /// Returns whether the run goes on.
-    fn goes_on(&mut self, progress: Progress) -> bool {
+    pub(crate) fn goes_on(&mut self, progress: Progress) -> bool {
         if self.failure.as_ref().is_some_and(Failure::is_set) {
             return false;
         }

@@ -101,9 +101,9 @@ impl PyScenario {
 #[pymethods]
 impl PyScenario {
     #[new]
-    #[pyo3(signature = (text, name = "scenario.toml".to_string(), files = None))]
-    fn new(py: Python<'_>, text: &str, name: String, files: Option<Contents>) -> PyResult<PyScenario> {
-        PyScenario::read(&name, text, files.unwrap_or_default()).map_err(|why| input_error(py, &why))
+    #[pyo3(signature = (text, name = "scenario.toml", files = None))]
+    fn new(py: Python<'_>, text: &str, name: &str, files: Option<Contents>) -> PyResult<PyScenario> {
+        PyScenario::read(name, text, files.unwrap_or_default()).map_err(|why| input_error(py, &why))
     }
 
     #[staticmethod]
@@ -118,8 +118,8 @@ impl PyScenario {
 
     /// Converts a dict with the keys of a scenario's TOML.
     #[staticmethod]
-    #[pyo3(signature = (values, *, name = "scenario.toml".to_string(), files = None))]
-    fn from_dict(values: &Bound<'_, PyAny>, name: String, files: Option<Contents>) -> PyResult<PyScenario> {
+    #[pyo3(signature = (values, *, name = "scenario.toml", files = None))]
+    fn from_dict(values: &Bound<'_, PyAny>, name: &str, files: Option<Contents>) -> PyResult<PyScenario> {
         let py = values.py();
         let text = toml_of(values)?;
         PyScenario::new(py, &text, name, files)
@@ -127,13 +127,8 @@ impl PyScenario {
 
     /// Converts a file of rt-app, or a dict with its content.
     #[staticmethod]
-    #[pyo3(signature = (source, *, cpus = 1, length = "10s".to_string(), policy = None))]
-    fn from_rtapp(
-        source: &Bound<'_, PyAny>,
-        cpus: usize,
-        length: String,
-        policy: Option<String>,
-    ) -> PyResult<PyScenario> {
+    #[pyo3(signature = (source, *, cpus = 1, length = "10s", policy = None))]
+    fn from_rtapp(source: &Bound<'_, PyAny>, cpus: usize, length: &str, policy: Option<&str>) -> PyResult<PyScenario> {
         let py = source.py();
         let (file, files) = match source.extract::<PathBuf>() {
             Ok(path) => (path.display().to_string(), Contents::new()),
@@ -154,7 +149,7 @@ impl PyScenario {
         task.set_item("name", "rt-app")?;
         task.set_item("workload", workload)?;
         values.set_item("task", vec![task])?;
-        PyScenario::new(py, &toml_of(values.as_any())?, "scenario.toml".to_string(), Some(files))
+        PyScenario::new(py, &toml_of(values.as_any())?, "scenario.toml", Some(files))
     }
 
     /// Makes the scenario of a task set: a CSV file, or pairs of period and execution time in microseconds.

@@ -1,10 +1,10 @@
 //! [`SwitchTable`]: `sched_switch` and `sched_wakeup` of the first host in columns, with the names of LISA's columns.
 
-use arrow_array::builder::{Float64Builder, Int32Builder, StringDictionaryBuilder, UInt16Builder, UInt32Builder};
+use arrow_array::builder::{Float64Builder, Int16Builder, StringDictionaryBuilder, UInt16Builder, UInt32Builder};
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
-use sched::Instant;
+use sched::{CpuId, Instant};
 use std::sync::Arc;
 use trace::{Event, Header, KernelEvent, KernelEventKind, KernelEvents, KernelSink, KernelTask, Sink, WorldHeader};
 
@@ -13,14 +13,14 @@ use trace::{Event, Header, KernelEvent, KernelEventKind, KernelEvents, KernelSin
 struct Tasks {
     comm: StringDictionaryBuilder<Int32Type>,
     pid: UInt32Builder,
-    prio: Int32Builder,
+    prio: Int16Builder,
 }
 
 impl Tasks {
     fn push(&mut self, comm: &str, task: &KernelTask<'_>) {
         self.comm.append_value(comm);
         self.pid.append_value(u32::try_from(task.pid).unwrap_or(u32::MAX));
-        self.prio.append_value(task.prio);
+        self.prio.append_value(i16::try_from(task.prio).unwrap_or(i16::MAX));
     }
 }
 
@@ -28,7 +28,7 @@ impl Tasks {
 #[derive(Default)]
 struct Places {
     time: Float64Builder,
-    cpu: UInt16Builder,
+    cpu: UInt32Builder,
     current: Tasks,
 }
 
@@ -36,16 +36,16 @@ impl Places {
     #[expect(clippy::cast_precision_loss, reason = "microseconds of a run have at most 53 bits")]
     fn push(&mut self, event: &KernelEvent<'_>) {
         self.time.append_value(((event.at.as_ns() + 500) / 1_000) as f64 / 1e6);
-        self.cpu.append_value(u16::try_from(event.cpu.index()).unwrap_or(u16::MAX));
+        self.cpu.append_value(number(event.cpu));
         self.current.push(event.current.comm.unwrap_or("<idle>"), &event.current);
     }
 
     fn columns(&mut self) -> Vec<(&'static str, ArrayRef)> {
         vec![
             ("Time", Arc::new(self.time.finish())),
-            ("__cpu", Arc::new(self.cpu.finish())),
-            ("__pid", Arc::new(self.current.pid.finish())),
             ("__comm", Arc::new(self.current.comm.finish())),
+            ("__pid", Arc::new(self.current.pid.finish())),
+            ("__cpu", Arc::new(self.cpu.finish())),
         ]
     }
 }
@@ -55,11 +55,11 @@ impl Places {
 struct Frames {
     switches: Places,
     prev: Tasks,
-    prev_state: StringDictionaryBuilder<Int32Type>,
+    prev_state: UInt16Builder,
     next: Tasks,
     wakeups: Places,
     woken: Tasks,
-    target: UInt16Builder,
+    target: UInt32Builder,
 }
 
 impl KernelSink for Frames {
@@ -69,13 +69,13 @@ impl KernelSink for Frames {
                 let idle = format!("swapper/{}", event.cpu);
                 self.switches.push(event);
                 self.prev.push(prev.comm.unwrap_or(&idle), prev);
-                self.prev_state.append_value(prev_state);
+                self.prev_state.append_value(state(prev_state));
                 self.next.push(next.comm.unwrap_or(&idle), next);
             }
             KernelEventKind::Wakeup { task, is_new: false, target } => {
                 self.wakeups.push(event);
                 self.woken.push(task.comm.unwrap_or_default(), task);
-                self.target.append_value(u16::try_from(target.index()).unwrap_or(u16::MAX));
+                self.target.append_value(number(*target));
             }
             KernelEventKind::Wakeup { .. }
             | KernelEventKind::Migrate { .. }
@@ -112,6 +112,21 @@ impl SwitchTable {
 impl Sink for SwitchTable {
     fn record(&mut self, at: Instant, event: &Event) {
         self.0.record(at, event);
+    }
+}
+
+fn number(cpu: CpuId) -> u32 {
+    u32::try_from(cpu.index()).unwrap_or(u32::MAX)
+}
+
+/// Returns the number of a task's state in the kernel's binary events. Source: `__trace_sched_switch_state`,
+/// include/trace/events/sched.h, v5.13.
+fn state(text: &str) -> u16 {
+    match text {
+        "S" => 0x1,
+        "X" => 0x10,
+        "R+" => 0x100,
+        _ => 0x0,
     }
 }
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _native
-from ._native import FINGERPRINT, Result, Scenario, __version__
+from ._native import FINGERPRINT, Context, Result, Scenario, __version__
 from .comparison import Comparison
 from .errors import (
     FingerprintError,
@@ -29,8 +29,9 @@ from .errors import (
     Stopped,
     TactusError,
 )
-from .policy import Context, Params, Policy, Refused, params
+from .policy import Params, Policy, Refused, params
 from .sweeps import Sweep, sweep
+from .tables import ArrowTable
 
 Knobs = Mapping[str, str | int | bool]
 """Knobs of a policy by name: ``{"slice": "5ms", "enforce": "hard"}``."""
@@ -110,6 +111,7 @@ def policies() -> list[dict[str, Any]]:
 
 __all__ = [
     "FINGERPRINT",
+    "ArrowTable",
     "Comparison",
     "Context",
     "FingerprintError",

@@ -1,32 +1,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, final
 
 from .policy import Policy
+from .tables import ArrowTable
+
+__all__: list[str]
 
 __version__: str
 FINGERPRINT: str
 """Hash of all sources that determine the results of runs. Results of equal fingerprints are equal."""
 
-class ArrowTable:
-    """A table that any Arrow library reads without copying, through ``__arrow_c_stream__``."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-    def __arrow_c_schema__(self) -> object: ...
-    def __len__(self) -> int: ...
-    @property
-    def num_rows(self) -> int: ...
-    @property
-    def num_columns(self) -> int: ...
-    @property
-    def column_names(self) -> list[str]: ...
-
+@final
 class Scenario:
     """Machines, their VMs and tasks, and a length. Immutable, hashable, and picklable with all files that it names."""
 
-    def __init__(
-        self, text: str, name: str = "scenario.toml", files: Mapping[str, bytes] | None = None
-    ) -> None:
+    def __new__(
+        cls, text: str, name: str = "scenario.toml", files: Mapping[str, bytes] | None = None
+    ) -> Scenario:
         """Read a scenario from TOML (``docs/scenarios.md``).
 
         ``files`` has the contents of files to which the scenario refers, by path. Other files are read from the disk,
@@ -96,11 +87,13 @@ class Scenario:
     @property
     def names(self) -> list[str]: ...
     def __hash__(self) -> int: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
 
+@final
 class Result:
     """The result of a run. Times are in nanoseconds of simulated time."""
 
+    def _metrics(self, expressions: Mapping[str, str]) -> str: ...
     def json(self) -> str:
         """Return the report as JSON, byte for byte as ``tactus sim --json`` prints it."""
 
@@ -156,6 +149,7 @@ class Result:
     def write_ftrace(self, path: str | PathLike[str]) -> None:
         """Write the trace of the first host in ftrace's text format, which LISA and TRAPpy read. Repeats the run."""
 
+@final
 class Context:
     """The machine during a call of a :class:`~tactus_sched.policy.Policy`. Times are in nanoseconds."""
 
@@ -244,12 +238,13 @@ def comparison_svg(
 ) -> str: ...
 def policies() -> str: ...
 
+@final
 class LabCell:
     """One run of an experiment of a paper, at one point with one seed. Picklable."""
 
-    def __init__(
-        self, path: str, text: str, template: str, extent: str, point: str, seed: int
-    ) -> None: ...
+    def __new__(
+        cls, path: str | PathLike[str], text: str, template: str, extent: str, point: str, seed: int
+    ) -> LabCell: ...
     @property
     def experiment(self) -> str: ...
     @property
@@ -260,29 +255,40 @@ class LabCell:
     def seed(self) -> int: ...
     @property
     def length_ns(self) -> int: ...
-    def play(self) -> str:
+    def play(self, goes_on: Callable[[int, int], Any] | None = None) -> str:
         """Run the cell and return its measurements as JSON. Releases the GIL."""
 
+@final
+class Store:
+    """The finished runs in a directory, in the format of ``tactus lab run``."""
+
+    def __new__(cls, directory: str | PathLike[str]) -> Store: ...
+    def get(self, inputs: str) -> str | None:
+        """Return the measurements of the run with these inputs as JSON."""
+
+    def put(self, inputs: str, measured: str) -> None:
+        """Store the measurements of the run with these inputs, a JSON object."""
+
+@final
 class LabSuite:
-    """A selection of experiments of the papers in a directory, with the store of finished runs."""
+    """A selection of experiments of the papers in a directory."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         papers: str | PathLike[str],
-        results: str | PathLike[str],
-        claims: list[str],
-        extent: str,
+        claims: list[str] = ...,
+        extent: str = "usual",
         seeds: int | None = None,
-    ) -> None: ...
-    def cells(self) -> list[LabCell]:
-        """Return the runs that are not in the store, the longest first."""
-
+    ) -> LabSuite: ...
     @property
     def size(self) -> int:
         """Number of all runs."""
 
-    def put(self, cell: LabCell, measured: str) -> None:
-        """Store the measurements of a finished run."""
+    def cells(self, store: Store) -> list[LabCell]:
+        """Return the runs that are not in ``store``, the longest run first."""
 
-    def verdicts(self) -> str:
-        """Return the verdicts on all claims as JSON. All runs must be in the store."""
+    def put(self, store: Store, cell: LabCell, json: str) -> None:
+        """Store the measurements of ``cell``."""
+
+    def verdicts(self, store: Store) -> str:
+        """Return the verdicts on the selected claims as JSON. All runs must be in ``store``."""

@@ -29,13 +29,17 @@ class TactusError(Exception):
 class InputError(TactusError, ValueError):
     """A scenario, a policy, a knob or another input is invalid.
 
-    ``problems`` contains at most ten problems. ``count`` is the number of all problems.
+    ``problems`` contains at most ten problems. ``count`` is the number of all problems. ``report`` shows each problem
+    with its line in the file, underlined; the lines of a scenario from a dict are those of its TOML.
     """
 
-    def __init__(self, problems: Sequence[tuple[str, str, str]], count: int | None = None) -> None:
+    def __init__(
+        self, problems: Sequence[tuple[str, str, str]], count: int | None = None, report: str | None = None
+    ) -> None:
         self.problems = [Problem(*problem) for problem in problems]
         self.count = len(self.problems) if count is None else count
-        super().__init__([tuple(problem) for problem in self.problems], self.count)
+        super().__init__([tuple(problem) for problem in self.problems], self.count, report)
+        self.report = str(self) if report is None else report
 
     def __str__(self) -> str:
         lines = [str(problem) for problem in self.problems]

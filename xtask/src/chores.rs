@@ -30,7 +30,7 @@ pub(crate) struct Golden {
 /// Runs the benchmarks; with further arguments, only the benchmark of speed.
 pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     let mut command = cargo(&["bench", "--package", "cli", "--bench", "speed", "--"]);
-    match SIMSO.environment() {
+    match SIMSO.python() {
         Ok(python) => drop(command.env("TACTUS_SIMSO_PYTHON", python)),
         Err(reason) => println!("SimSo is not measured: {reason}"),
     }

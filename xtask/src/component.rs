@@ -73,6 +73,15 @@ pub(crate) fn qemu() -> Result<(), String> {
     debian("QEMU for x86-64", &["qemu-system-x86"], || works(Command::new("qemu-system-x86_64").arg("--version")))
 }
 
+/// Installs QEMU's emulator of programs for ARM64, if it is missing.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn qemu_user() -> Result<(), String> {
+    let has = || works(Command::new("qemu-aarch64-static").arg("--version"));
+    debian("QEMU for programs of ARM64", &["qemu-user-static"], has)
+}
+
 /// Installs `what` from these Debian packages, if `what` is missing and this process may install packages.
 fn debian(what: &str, packages: &[&str], has: impl Fn() -> bool) -> Result<(), String> {
     if has() {

@@ -4,6 +4,7 @@ mod check;
 mod chores;
 mod component;
 mod downloads;
+mod environment;
 mod fuzz;
 mod guest;
 mod lab;
@@ -11,6 +12,7 @@ mod new_policy;
 mod oracle;
 mod portable;
 mod program;
+mod python;
 mod root;
 mod seed;
 mod step;
@@ -18,6 +20,7 @@ mod stream;
 mod test;
 #[cfg(test)]
 mod tidy;
+mod wheel;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -27,7 +30,8 @@ use std::process::ExitCode;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
     /// Run all checks: formatting, lints, tidiness, all tests, a minute of fuzzing, a few points of the papers'
-    /// experiments, WebAssembly, documentation, comparisons with other programs, guest kernels, and a new policy. The
+    /// experiments, WebAssembly, documentation, comparisons with other programs, the Python package, guest kernels, and a
+    /// new policy. The
     /// last line is `N passed, N failed, N skipped`.
     Test,
     /// Check the crates that the changes on this branch affect: formatting, lints, tidiness and tests.
@@ -47,6 +51,8 @@ enum Chore {
     },
     /// Run tests that are too risky for this machine in a guest kernel, in QEMU.
     VmTest(guest::VmTest),
+    /// Build the Python package for x86-64 and ARM64 in target/wheels, and check that it imports and runs.
+    Wheel,
     /// Make the virtual machine of the live experiments with guests (`tactus lab run D9 --live`), in
     /// target/guest/fork-join.
     GuestImage,
@@ -62,6 +68,7 @@ fn main() -> ExitCode {
         Chore::Lab(lab) => lab::lab(&lab),
         Chore::NewPolicy { name } => new_policy::run(&name),
         Chore::GuestImage => guest::image::run(),
+        Chore::Wheel => wheel::run(),
         Chore::VmTest(vm_test) => guest::run(&vm_test),
     };
     done.unwrap_or_else(|error| {

@@ -1,24 +1,19 @@
 //! Python programs with which the tests compare the results of Tactus. Each program has its own virtual environment.
 
-use crate::component::{self, works};
 use crate::downloads;
-use crate::root::{cargo, root, typed};
+use crate::environment::Environment;
+use crate::root::cargo;
 use crate::step::{Outcome, counted};
 use anyhow::Result;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 /// A program from PyPI, and the test in `crates/conformance/tests` that compares Tactus with this program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Oracle {
     /// Name of the program.
     name: &'static str,
-    /// Release for which the test was written.
-    release: &'static str,
-    /// Python module that can be imported if the program is installed.
-    module: &'static str,
-    /// Folder of the virtual environment.
-    folder: &'static str,
+    /// Environment with the release for which the test was written.
+    environment: Environment,
     /// Name of the test. A plain `cargo test` omits the test because it needs Python.
     test: &'static str,
     /// Environment variable that gives the test the path of Python.
@@ -28,9 +23,11 @@ pub(crate) struct Oracle {
 /// A simulator of real-time scheduling. The test compares every job of random task sets.
 pub(crate) const SIMSO: Oracle = Oracle {
     name: "SimSo",
-    release: "simso==0.8.5",
-    module: "simso.core",
-    folder: "target/simso-venv",
+    environment: Environment {
+        folder: "target/simso-venv",
+        packages: &["simso==0.8.5"],
+        check: "import simso.core",
+    },
     test: "simso",
     variable: "TACTUS_SIMSO_PYTHON",
 };
@@ -38,9 +35,11 @@ pub(crate) const SIMSO: Oracle = Oracle {
 /// A parser of ftrace text.
 pub(crate) const TRAPPY: Oracle = Oracle {
     name: "TRAPpy",
-    release: "trappy==6.0.1",
-    module: "trappy",
-    folder: "target/trappy-venv",
+    environment: Environment {
+        folder: "target/trappy-venv",
+        packages: &["trappy==6.0.1"],
+        check: "import trappy",
+    },
     test: "ftrace",
     variable: "TACTUS_TRAPPY_PYTHON",
 };
@@ -48,9 +47,11 @@ pub(crate) const TRAPPY: Oracle = Oracle {
 /// A second, independent parser of ftrace text.
 pub(crate) const LISA: Oracle = Oracle {
     name: "LISA",
-    release: "lisa-linux==3.1.0",
-    module: "lisa.trace",
-    folder: "target/lisa-venv",
+    environment: Environment {
+        folder: "target/lisa-venv",
+        packages: &["lisa-linux==3.1.0", "numpy<2", "pandas<2.2", "pyarrow<19", "nest-asyncio"],
+        check: "import lisa.trace, lisa.monad",
+    },
     test: "ftrace",
     variable: "TACTUS_LISA_PYTHON",
 };
@@ -59,7 +60,7 @@ impl Oracle {
     /// Runs the comparison.
     pub(crate) fn check(self) -> Result<Outcome> {
         downloads::wait();
-        let python = match self.environment() {
+        let python = match self.python() {
             Ok(python) => python,
             Err(reason) => return Ok(Outcome::Skipped(reason)),
         };
@@ -67,29 +68,8 @@ impl Oracle {
         counted(command.env(self.variable, python))
     }
 
-    /// Returns the path of Python in the virtual environment. Creates the environment if it does not exist.
-    pub(crate) fn environment(self) -> Result<PathBuf, String> {
-        component::python()?;
-        let Oracle { name, release, folder, .. } = self;
-        let path = root().join(folder);
-        let python = path.join("bin/python");
-        if self.is_in(&python) {
-            return Ok(python);
-        }
-        println!("      making {folder} with {release} from PyPI");
-        if !works(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&path)) {
-            return Err(format!("python3 -m venv failed: no environment for {name}"));
-        }
-        let mut pip = Command::new(&python);
-        // Python compiles imported modules on demand. Compiling all modules takes longer than the download.
-        pip.args(["-m", "pip", "install", "--no-compile", "--quiet", "--disable-pip-version-check", release]);
-        if works(&mut pip) && self.is_in(&python) {
-            return Ok(python);
-        }
-        Err(format!("{} did not install {name} (no network?)", typed(&pip)))
-    }
-
-    fn is_in(self, python: &Path) -> bool {
-        works(Command::new(python).args(["-c", &format!("import {}", self.module)]))
+    /// Returns the path of Python in the environment of the program.
+    pub(crate) fn python(self) -> Result<PathBuf, String> {
+        self.environment.python().map_err(|why| format!("no {}: {why}", self.name))
     }
 }

@@ -6,6 +6,7 @@ use crate::failure::{internal_error, lab_error, wrong};
 use lab::cell::Cell;
 use lab::experiment::{Extent, Point, shown};
 use lab::judge::{Verdict, judge};
+use lab::plot::Figure;
 use lab::results::Measured;
 use lab::store::{SOURCES, Store};
 use lab::{Experiment, Paper, Problem, Suite};
@@ -13,6 +14,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -241,6 +243,26 @@ impl LabSuite {
     /// Stores the measurements of `cell`.
     fn put(&self, py: Python<'_>, store: &Bound<'_, PyStore>, cell: &Bound<'_, LabCell>, json: &str) -> PyResult<()> {
         store.get().put(py, &cell.get().inputs, json)
+    }
+
+    /// Returns the figures of the selected experiments whose runs are in `store`: SVG documents by name.
+    fn figures(&self, py: Python<'_>, store: &Bound<'_, PyStore>) -> PyResult<BTreeMap<String, String>> {
+        let (suite, store) = (self.suite(), store.get().lock());
+        let drawn = || -> Result<BTreeMap<String, String>, Problem> {
+            let mut figures = BTreeMap::new();
+            for paper in &self.papers {
+                let results = suite.known(paper, &store)?;
+                for experiment in suite.experiments(paper) {
+                    for plot in &experiment.plot {
+                        if let Some(figure) = Figure::of(&paper.key, experiment, plot, &results)? {
+                            figures.insert(format!("{}/{}", paper.key, plot.name), figure.svg());
+                        }
+                    }
+                }
+            }
+            Ok(figures)
+        };
+        drawn().map_err(|why| lab_error(py, &why))
     }
 
     /// Returns the verdicts on the selected claims as JSON.

@@ -13,6 +13,7 @@ mod listing;
 mod made;
 mod result;
 mod run;
+mod samples;
 mod scenario;
 mod switches;
 mod table;
@@ -28,7 +29,7 @@ mod _native {
     #[pymodule_export]
     use crate::listing::policies;
     #[pymodule_export]
-    use crate::result::{RunResult, comparison_json, comparison_svg, comparison_table};
+    use crate::result::{RunResult, comparison_json, comparison_svg, comparison_table, distribution_svg};
     #[pymodule_export]
     use crate::run::run;
     #[pymodule_export]

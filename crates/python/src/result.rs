@@ -2,16 +2,19 @@
 
 use crate::failure::{input_error, internal_error, without_panic, wrong};
 
+use crate::samples::{Measure, Samples};
 use crate::scenario::PyScenario;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use indexmap::IndexMap;
+use lab::plot::Figure;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3_arrow::PyTable;
 use report::{Report, Runs, Widths};
 use run::{Observers, Run};
 use sched::{Instant, Nanos};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -172,6 +175,25 @@ impl RunResult {
         Ok(self.picture(window, width).render_world(&schedule))
     }
 
+    /// Returns the samples of `measure` in milliseconds, by entity. Repeats the run.
+    fn _samples(&self, py: Python<'_>, measure: &str) -> PyResult<BTreeMap<String, Vec<f64>>> {
+        let measure = measure_of(py, measure)?;
+        let sampled = py.detach(|| {
+            without_panic(|| {
+                let header = self.run.header()?;
+                let from = self.run.scenario.measured_from();
+                let mut samples = Samples::new(&header.machines[0].header, measure, from);
+                self.run.play(Observers::none().host(&mut samples))?;
+                Ok(samples.of)
+            })
+        });
+        match sampled {
+            Err(message) => Err(internal_error(py, &message, &self.replay)),
+            Ok(Err(why)) => Err(input_error(py, &why)),
+            Ok(Ok(samples)) => Ok(samples),
+        }
+    }
+
     /// Writes the trace of the first host in ftrace's text format.
     fn write_ftrace(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let unwritten = |why: std::io::Error| PyOSError::new_err(format!("{}: {why}", path.display()));
@@ -205,6 +227,26 @@ impl RunResult {
         let Report { scenario, policy, seed, length_ns, .. } = &self.report;
         format!("<Result {scenario:?}: {policy}, seed {seed}, {}>", Nanos::ns(*length_ns))
     }
+}
+
+fn measure_of(py: Python<'_>, name: &str) -> PyResult<Measure> {
+    match name {
+        "wait" => Ok(Measure::Wait),
+        "response" => Ok(Measure::Response),
+        other => Err(wrong(py, format!("there is no distribution of `{other}`"), "use wait or response")),
+    }
+}
+
+/// Draws cumulative distributions of samples, named lists of numbers, as an SVG document.
+#[pyfunction]
+pub(crate) fn distribution_svg(
+    py: Python<'_>,
+    title: &str,
+    about: &str,
+    measure: &str,
+    samples: Vec<(String, Vec<f64>)>,
+) -> PyResult<String> {
+    Ok(Figure::of_samples(title, about, measure_of(py, measure)?.label(), samples).svg())
 }
 
 fn runs_json(reports: &[Report]) -> String {

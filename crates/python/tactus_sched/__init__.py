@@ -16,9 +16,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import _native
+from . import _native, tasksets
 from ._native import FINGERPRINT, Context, Result, Scenario, __version__
-from .comparison import Comparison
+from .comparison import Comparison, Svg, distribution
 from .errors import (
     FingerprintError,
     InputError,
@@ -127,12 +127,15 @@ __all__ = [
     "Result",
     "Scenario",
     "Stopped",
+    "Svg",
     "Sweep",
     "TactusError",
     "__version__",
     "compare",
+    "distribution",
     "params",
     "policies",
     "run",
     "sweep",
+    "tasksets",
 ]

@@ -93,6 +93,7 @@ class Scenario:
 class Result:
     """The result of a run. Times are in nanoseconds of simulated time."""
 
+    def _samples(self, measure: str) -> dict[str, list[float]]: ...
     def _metrics(self, expressions: Mapping[str, str]) -> str: ...
     def json(self) -> str:
         """Return the report as JSON, byte for byte as ``tactus sim --json`` prints it."""
@@ -236,6 +237,7 @@ def comparison_table(results: list[Result]) -> str: ...
 def comparison_svg(
     results: list[Result], from_ns: int = 0, to_ns: int | None = None, width: int = 1100
 ) -> str: ...
+def distribution_svg(title: str, about: str, measure: str, samples: list[tuple[str, list[float]]]) -> str: ...
 def policies() -> str: ...
 
 @final
@@ -289,6 +291,9 @@ class LabSuite:
 
     def put(self, store: Store, cell: LabCell, json: str) -> None:
         """Store the measurements of ``cell``."""
+
+    def figures(self, store: Store) -> dict[str, str]:
+        """Return the figures of the selected experiments whose runs are in ``store``: SVG documents by name."""
 
     def verdicts(self, store: Store) -> str:
         """Return the verdicts on the selected claims as JSON. All runs must be in ``store``."""

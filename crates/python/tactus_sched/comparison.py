@@ -18,6 +18,18 @@ class Svg(str):
         return str(self)
 
 
+def distribution(result: Result, measure: str = "wait", entities: Sequence[str] | None = None) -> Svg:
+    """Draw the distribution of waits or response times in one run, a curve per entity. Repeats the run.
+
+    ``measure`` is ``"wait"``, the time that an entity waits for a CPU, or ``"response"``, the time from the release of
+    a job to its completion. ``entities`` are entities of the first host, by default all with samples.
+    """
+    samples = result._samples(measure)
+    chosen = [name for name in (samples if entities is None else entities) if samples.get(name)]
+    curves = [(name, samples[name]) for name in chosen]
+    return Svg(_native.distribution_svg(result.scenario.title, result.policy, measure, curves))
+
+
 class Comparison(Sequence[Result]):
     """The results of several runs, in the order of their policies. A notebook draws their schedules."""
 
@@ -46,6 +58,20 @@ class Comparison(Sequence[Result]):
     def svg(self, from_ns: int = 0, to_ns: int | None = None, width: int = 1100) -> Svg:
         """Draw the schedules one below the other, by default their first tenth."""
         return Svg(_native.comparison_svg(self.results, from_ns, to_ns, width))
+
+    def distribution(self, measure: str = "wait", entity: str | None = None) -> Svg:
+        """Draw the distribution of waits (``"wait"``) or response times of jobs (``"response"``), a curve per policy.
+
+        ``entity`` is an entity of the first host; by default, the samples of all entities count. Repeats the runs.
+        """
+        curves = []
+        for result in self.results:
+            samples = result._samples(measure)
+            chosen = samples.get(entity, []) if entity is not None else sum(samples.values(), [])
+            curves.append((result.policy, chosen))
+        title = self.results[0].scenario.title if self.results else ""
+        about = "all entities" if entity is None else entity
+        return Svg(_native.distribution_svg(title, about, measure, [curve for curve in curves if curve[1]]))
 
     def __str__(self) -> str:
         return _native.comparison_table(self.results)

@@ -16,6 +16,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from ._native import LabCell, LabSuite, Store, __version__
+from .comparison import Svg
 from .errors import TactusError
 from .execution import Executor, played
 
@@ -58,6 +59,22 @@ def run(
         raise RuntimeError(f"{len(failed)} of {len(cells)} runs failed:\n{shown}")
     verdicts: list[dict[str, Any]] = json.loads(suite.verdicts(store))
     return verdicts
+
+
+def figures(
+    claims: Sequence[str] = (),
+    *,
+    papers: str | PathLike[str] = "papers",
+    results: str | PathLike[str] = "lab-results",
+    extent: str = "usual",
+    seeds: int | None = None,
+) -> dict[str, Svg]:
+    """Return the figures of the experiments that test ``claims``, by name, from the runs in the directory ``results``.
+
+    The values that a paper prints are marked in its figures. Experiments that were not run are left out.
+    """
+    suite = LabSuite(papers, list(claims), extent, seeds)
+    return {name: Svg(svg) for name, svg in suite.figures(Store(results)).items()}
 
 
 def _arguments() -> argparse.ArgumentParser:

@@ -30,6 +30,28 @@ impl Tally {
     }
 }
 
+impl Tally {
+    /// Returns the totals in the last line of pytest's output: `1 failed, 40 passed, 2 skipped in 30.00s`. A call that
+    /// failed without a failed test counts as one failure.
+    pub(crate) fn of_pytest(text: &str, success: bool) -> Tally {
+        let last = text.trim_end().lines().last().unwrap_or_default();
+        let counts = last.trim_matches(|c| c == '=' || c == ' ').split(" in ").next().unwrap_or_default();
+        let count = |words: &[&str]| -> u64 {
+            let parts = counts.split(", ").filter_map(|part| part.split_once(' '));
+            parts.filter(|(_, what)| words.contains(what)).filter_map(|(number, _)| number.parse::<u64>().ok()).sum()
+        };
+        let mut tally = Tally {
+            passed: count(&["passed"]),
+            failed: count(&["failed", "error", "errors"]),
+            skipped: count(&["skipped"]),
+        };
+        if !success && tally.failed == 0 {
+            tally.failed = 1;
+        }
+        tally
+    }
+}
+
 /// Parses a result line: `test result: ok. 5 passed; 0 failed; 1 ignored; …`
 fn result_line(line: &str) -> Option<Tally> {
     let counts = line.trim().strip_prefix("test result: ")?.split_once(". ")?.1;
@@ -66,6 +88,14 @@ mod tests {
     fn result_lines_add_up_and_ignored_tests_count_as_skipped() {
         assert_eq!(Tally::of_cargo_test(TWO, false), Tally { passed: 8, failed: 1, skipped: 2 });
         assert_eq!(Tally::of_cargo_test(TWO, false).to_string(), "8 passed, 1 failed, 2 skipped");
+    }
+
+    #[test]
+    fn the_last_line_of_pytest_has_the_totals() {
+        let text = "..F.\nFAILED a::b\n1 failed, 40 passed, 2 skipped, 1 warning in 30.31s (0:00:30)\n";
+        assert_eq!(Tally::of_pytest(text, false), Tally { passed: 40, failed: 1, skipped: 2 });
+        assert_eq!(Tally::of_pytest("=== 3 passed, 1 error in 0.1s ===", false).failed, 1);
+        assert_eq!(Tally::of_pytest("ImportError", false), Tally::FAILED);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod trial;
 use crate::oracle::{LISA, SIMSO, TRAPPY};
 use crate::root::cargo;
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
-use crate::{component, downloads, fuzz, guest, lab, portable};
+use crate::{component, downloads, fuzz, guest, lab, portable, python};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -27,6 +27,8 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("comparison with SimSo", || SIMSO.check()),
         Step::new("TRAPpy reads ftrace text", || TRAPPY.check()),
         Step::new("LISA reads ftrace text", || LISA.check()),
+        Step::new("the types of the Python package", python::types),
+        Step::new("the Python package", python::tests),
     ];
     steps.extend(guest::steps());
     // This step is last because its builds replace builds of the workspace.
@@ -37,8 +39,9 @@ pub(crate) fn run() -> Result<ExitCode> {
 /// Installs the Python programs and QEMU, and fetches the guest kernel.
 fn download() {
     for oracle in [SIMSO, TRAPPY, LISA] {
-        let _ = oracle.environment();
+        let _ = oracle.python();
     }
+    let _ = python::TOOLS.python();
     let _ = component::qemu().and_then(|()| guest::fetch_kernel());
 }
 

@@ -26,6 +26,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fuzz", &["policies", "sched", "sim", "trace"]),
     ("conformance", &[]),
     (
+        "python",
+        &["input", "lab", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace"],
+    ),
+    (
         "cli",
         &["daemon", "lab", "input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "sys", "trace"],
     ),

@@ -87,11 +87,45 @@ impl Figure {
         }))
     }
 
+    /// Returns the cumulative distribution of each of `samples`, which are named lists of numbers. `label` names the
+    /// numbers, with their unit.
+    #[must_use]
+    pub fn of_samples(title: &str, about: &str, label: &str, samples: Vec<(String, Vec<f64>)>) -> Figure {
+        let curve = |(colour, (name, values)): (usize, (String, Vec<f64>))| Curve {
+            key: name.clone(),
+            name,
+            colour,
+            is_papers: false,
+            marks: steps(values),
+        };
+        Figure {
+            title: title.to_string(),
+            about: about.to_string(),
+            kind: Kind::Cdf,
+            labels: [label.to_string(), "fraction".to_string()],
+            places: None,
+            log: [false; 2],
+            range: [None; 2],
+            curves: samples.into_iter().enumerate().map(curve).collect(),
+        }
+    }
+
     /// Returns the positions of all marks along the first axis, and the ends of their intervals along the second axis.
     pub(super) fn extent(&self) -> [Vec<f64>; 2] {
         let marks = || self.curves.iter().flat_map(|curve| &curve.marks);
         [marks().map(|mark| mark.x).collect(), marks().flat_map(|mark| [mark.low, mark.high]).collect()]
     }
+}
+
+/// Returns the steps of the cumulative distribution of `values`.
+fn steps(mut values: Vec<f64>) -> Vec<Mark> {
+    values.sort_by(f64::total_cmp);
+    let size = count(values.len());
+    // If there are too many values, only every n-th value and the last value have a step.
+    let every = values.len().div_ceil(CDF_MOST).max(1);
+    let is_kept = |nth: usize| nth.is_multiple_of(every) || nth + 1 == values.len();
+    let kept = values.iter().enumerate().filter(|(nth, _)| is_kept(*nth));
+    kept.map(|(nth, value)| Mark::plain(*value, count(nth + 1) / size)).collect()
 }
 
 struct Making<'p> {
@@ -266,13 +300,7 @@ impl Making<'_> {
         for row in rows {
             values.extend(self.all(row, &self.plot.y)?.into_iter().map(|value| value / unit));
         }
-        values.sort_by(f64::total_cmp);
-        let size = count(values.len());
-        // If there are too many values, only every n-th value and the last value have a step.
-        let every = values.len().div_ceil(CDF_MOST).max(1);
-        let is_kept = |nth: usize| nth.is_multiple_of(every) || nth + 1 == values.len();
-        let kept = values.iter().enumerate().filter(|(nth, _)| is_kept(*nth));
-        Ok(kept.map(|(nth, value)| Mark::plain(*value, count(nth + 1) / size)).collect())
+        Ok(steps(values))
     }
 
     /// Returns the pairs of the metric. Pairs of several seeds with the same first number become one pair with the

@@ -92,7 +92,7 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     let mut watch = Watching::new(&header, plan.window);
     let mut file = args.output.trace.as_deref().map(|path| Writing::create(path, &header)).transpose()?;
     let mut traces = args.ftrace.as_deref().map(|path| FtraceFiles::create(path, &header)).transpose()?;
-    let mut jobs = args.jobs.then(|| JobLog::of(plan.scenario.hosts));
+    let mut jobs = args.jobs.then(|| run.job_log());
     let mut auditor = args.audit.then(|| run.auditor()).transpose()?;
     let mut monitor = plan.monitor();
     let mut observers = Observers::none();

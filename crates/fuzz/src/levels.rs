@@ -310,6 +310,7 @@ fn costs(dice: &mut Dice) -> Costs {
         timer_slack: cost(60),
         exit: cost(4),
         hypercall: cost(2),
+        ..Costs::NONE
     }
 }
 

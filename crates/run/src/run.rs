@@ -4,8 +4,10 @@ use crate::changes::boot_order;
 use crate::choose::{Choice, of_guest, policy};
 use crate::machines::machine_of_host;
 use input::problem::Problems;
+use measure::jobs::{JobLog, Starts};
 use scenario::Scenario;
 use scenario::devices::OUTSIDE;
+use sim::Handling;
 use std::sync::Arc;
 use trace::world::MachineHeader;
 use trace::{Header, WorldHeader};
@@ -24,6 +26,14 @@ pub struct Run {
 }
 
 impl Run {
+    /// Returns an observer that lists the jobs of this run. If the CPUs take time to handle the events of jobs, a job
+    /// starts after this time.
+    #[must_use]
+    pub fn job_log(&self) -> JobLog {
+        let has_handling = self.scenario.costs.handling != Handling::NONE;
+        JobLog::of(self.scenario.hosts, if has_handling { Starts::Reported } else { Starts::Dispatched })
+    }
+
     /// Creates the run of `scenario` under `choice` with seed 0. Guests have the policies of the scenario.
     #[must_use]
     pub fn new(scenario: impl Into<Arc<Scenario>>, choice: impl Into<Choice>) -> Run {

@@ -7,7 +7,7 @@ use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
 use input::source::{Source, Span};
 use sched::id::CPUS_MAX;
 use serde::{Deserialize, Serialize};
-use sim::Costs;
+use sim::{Costs, Handling};
 use std::sync::LazyLock;
 
 /// Name and cost file of each machine, grouped by paper. `epyc` belongs to no paper.
@@ -215,6 +215,7 @@ impl Machine {
             timer_slack: reading.time("timer_slack", &table.timer_slack)?,
             exit: reading.time("exit", &table.exit)?,
             hypercall: reading.time("hypercall", &table.hypercall)?,
+            handling: Handling::NONE,
         };
         let Reading { figures, .. } = reading;
         Ok(Machine { name, title: file.title, cpus, smt, llc, clock_mhz, hz, costs, figures })

@@ -99,6 +99,7 @@ fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
         timer_slack: cost("timer_slack", "timer slack", costs.timer_slack),
         exit: cost("exit", "exit", costs.exit),
         hypercall: cost("hypercall", "hypercall", costs.hypercall),
+        ..costs
     }
 }
 

@@ -1,5 +1,5 @@
 //! [`Scenario`]: machines, their entities with requested parameters and workloads, and a length. Scenarios are read
-//! from TOML; `docs/scenarios.md` is the manual.
+//! from TOML, or from XML files of SimSo; `docs/scenarios.md` is the manual.
 //!
 //! After the TOML has been parsed, reading has two stages. `file` reads the values of a file one by one, and `check`
 //! compares the values with each other. Neither stage stops at the first error.
@@ -24,6 +24,7 @@ mod network;
 mod policy;
 pub mod rtapp;
 mod samples;
+pub mod simso;
 mod spec;
 mod syntax;
 mod tables;
@@ -54,13 +55,17 @@ impl Scenario {
     }
 
     /// Reads a scenario from `bytes`, the contents of the file `name`. Reads the files to which the scenario refers
-    /// from `files`; their paths are relative to the directory of `name`.
+    /// from `files`; their paths are relative to the directory of `name`. The file may also be an XML file of SimSo
+    /// ([`simso`]).
     ///
     /// # Errors
     /// The errors in the file, each with its span and its remedy. A TOML syntax error is reported alone. Checks that
     /// need valid values are omitted after other errors.
     pub fn with_files(name: &str, bytes: Vec<u8>, files: Arc<dyn Files>) -> Result<Scenario, Problems> {
         let source = input::text::decode(name, bytes)?;
+        if simso::is_simso(source.text()) {
+            return simso::read(&source);
+        }
         let mut findings = Findings::with_files(&source, files);
         let document = syntax::parse(source.text()).map_err(|problem| problem.within(&source))?;
         let numbers = copies::Numbers::of(&document);

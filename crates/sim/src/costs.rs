@@ -21,6 +21,41 @@ pub struct Costs {
     /// Time of a hypercall. A task of a guest pays this time when it hands a paravirtual lock to a waiter whose vCPU
     /// has no CPU, notifies the server of a ring, or reports to its host by a hypercall.
     pub hypercall: Nanos,
+    /// Time for which a CPU handles releases and ends of jobs, one after another.
+    pub handling: Handling,
+}
+
+/// The time for which a CPU handles the events of its jobs ([`Step::Jobs`](crate::Step::Jobs)), as in SimSo 0.8.5.
+///
+/// An activation, a completion or an abort of a job interrupts the CPU, even if the same job continues afterwards. The
+/// CPU saves the context of the interrupted job, handles the event, decides, and loads the context of the next job.
+/// Events that arrive before the load are handled in the same interruption. A load in progress is completed first. The
+/// machine must have one CPU: SimSo serialises the decisions of several CPUs by a lock, and Tactus does not.
+///
+/// Source: SimSo 0.8.5, simso/core/Processor.py, `Processor.run`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Handling {
+    /// Time to save the context of an interrupted job (`cs_overhead`).
+    pub save: Nanos,
+    /// Time to load the context of a job (`cl_overhead`).
+    pub load: Nanos,
+    /// Time to handle an activation (`overhead_activate`).
+    pub activation: Nanos,
+    /// Time to handle a completion or an abort (`overhead_terminate`).
+    pub termination: Nanos,
+    /// Time of each decision (`overhead`). Each activation, completion and abort is followed by a decision.
+    pub decision: Nanos,
+}
+
+impl Handling {
+    /// Handling takes no time.
+    pub const NONE: Handling = Handling {
+        save: Nanos::ZERO,
+        load: Nanos::ZERO,
+        activation: Nanos::ZERO,
+        termination: Nanos::ZERO,
+        decision: Nanos::ZERO,
+    };
 }
 
 impl Costs {
@@ -33,5 +68,6 @@ impl Costs {
         timer_slack: Nanos::ZERO,
         exit: Nanos::ZERO,
         hypercall: Nanos::ZERO,
+        handling: Handling::NONE,
     };
 }

@@ -3,7 +3,7 @@
 //! deferred.
 
 use crate::calendar::Calendar;
-use crate::costs::Costs;
+use crate::costs::{Costs, Handling};
 use crate::outbox::{Message, Outbox};
 use crate::program::ObjectId;
 use crate::workload::{Progress, Workload};
@@ -81,6 +81,8 @@ pub(crate) struct Cpus {
     pub(crate) now: Instant,
     pub(crate) costs: Costs,
     pub(crate) counts: Counts,
+    /// Instant at which the only CPU began to handle the last events of jobs ([`Handling`]). NEVER before the first.
+    handling_began: Instant,
     pub(crate) cpus: Vec<Running>,
     pub(crate) tasks: Vec<Option<Task>>,
     /// Ends of bursts and slices, by CPU.
@@ -109,6 +111,17 @@ pub(crate) struct Cpus {
     pub(crate) is_guest: bool,
 }
 
+/// An event of the jobs of a task that interrupts its CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum JobEvent {
+    /// A job is activated at its release.
+    Released,
+    /// A job is completed or aborted.
+    Ended,
+    /// A job is activated at the end of its predecessor.
+    Succeeded,
+}
+
 /// Due work of an absent CPU, deferred until the CPU returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deferred {
@@ -130,6 +143,7 @@ impl Cpus {
             now: Instant::ZERO,
             costs,
             counts: Counts::default(),
+            handling_began: Instant::NEVER,
             cpus: vec![IDLE; cpus],
             tasks: Vec::new(),
             ends: Calendar::new(cpus),
@@ -229,6 +243,45 @@ impl Cpus {
         }
         self.arm(cpu);
         done
+    }
+
+    /// Interrupts the CPU of `entity` to handle an event of its jobs ([`Handling`]). Returns the entity on the CPU, whose
+    /// burst is delayed. `None`: handling takes no time, or the CPU is idle.
+    pub(crate) fn handle_job_event(&mut self, entity: EntityId, event: JobEvent) -> Option<EntityId> {
+        let Handling { save, load, activation, termination, decision } = self.costs.handling;
+        if self.costs.handling == Handling::NONE {
+            return None;
+        }
+        let now = self.now;
+        let cpu = self.task(entity).last_cpu.unwrap_or(CpuId::new(0));
+        let running = &mut self.cpus[cpu.index()];
+        let left = (running.done != Instant::NEVER).then(|| running.done.since(running.paid.max(now)));
+        // At the end of an interruption, SimSo 0.8.5 first processes a deadline, then begins to load a context, then
+        // processes a release. If decisions take no time, the load begins last.
+        let continues = match event {
+            JobEvent::Released if decision.is_zero() => now <= running.interrupted,
+            JobEvent::Released => now < running.interrupted || self.handling_began == now,
+            JobEvent::Ended | JobEvent::Succeeded => now <= running.interrupted,
+        };
+        if !continues {
+            self.handling_began = now;
+            running.interrupted = if running.entity.is_some() { running.paid.max(now) + save } else { now };
+        }
+        running.interrupted += decision + if event == JobEvent::Ended { termination } else { activation };
+        running.paid = running.interrupted + load;
+        if let Some(left) = left {
+            running.done = running.paid + left;
+            self.arm(cpu);
+        }
+        self.cpus[cpu.index()].entity
+    }
+
+    /// Makes the burst of a task on a CPU end as soon as the costs of its dispatch are paid.
+    pub(crate) fn restart_burst(&mut self, entity: EntityId) {
+        let Some(cpu) = self.seat_of(entity) else { return };
+        let running = &mut self.cpus[cpu.index()];
+        running.done = running.paid;
+        self.arm(cpu);
     }
 
     /// If `cpu` is absent, defers `what` and asks the host to run the vCPU. Returns whether the work is deferred.
@@ -398,7 +451,7 @@ impl Cpus {
             }
         }
         running.entity = Some(entity);
-        running.paid = running.interrupted.max(self.now) + cost;
+        running.paid = running.interrupted.max(self.now) + cost + self.costs.handling.load;
         running.until = until;
         self.counts.dispatches += 1;
         running.begin(&mut task.progress, self.now);

@@ -173,7 +173,7 @@ impl<'a> Driver<'a> {
                 let late = now.saturating_since(task.progress.released + jobs.deadline).as_ns();
                 late.div_ceil(jobs.period.as_ns()).min(task.progress.open.into())
             }
-            Workload::Program => u64::from(self.tasks.deadline_of(task.id) < now),
+            Workload::Program => self.tasks.late_jobs(task.id, now),
             Workload::Hog | Workload::Scripted | Workload::Vcpu => 0,
         }
     }

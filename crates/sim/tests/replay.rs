@@ -25,6 +25,7 @@ const REAL: Costs = Costs {
     timer_slack: Nanos::us(50),
     exit: Nanos::us(1),
     hypercall: Nanos::us(1),
+    ..Costs::NONE
 };
 
 fn run(us: u64) -> Step {

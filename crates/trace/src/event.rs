@@ -102,7 +102,8 @@ pub enum Event {
         /// Number of these periods.
         of: u64,
     },
-    /// An entity that slept until the release of a job starts the job.
+    /// An entity that slept until the release of a job starts the job. A task whose jobs wait for their predecessors
+    /// reports the start of every job.
     Woke {
         /// The entity.
         entity: EntityId,
@@ -189,6 +190,13 @@ pub enum Event {
     Complete {
         /// The entity with the job.
         entity: EntityId,
+    },
+    /// The oldest unfinished job of an entity was aborted at its deadline.
+    Aborted {
+        /// The entity with the job.
+        entity: EntityId,
+        /// Whether the job had executed.
+        executed: bool,
     },
     /// The run ended. Entities that still run stop at this instant.
     End,

@@ -46,7 +46,7 @@ pub enum Fact<'a> {
         /// The instant.
         at: Instant,
     },
-    /// A job was completed, or remained incomplete when its entity was detached or the trace ended.
+    /// A job was completed or aborted, or remained incomplete when its entity was detached or the trace ended.
     Job {
         /// The entity.
         entity: EntityId,
@@ -324,7 +324,8 @@ impl Follower {
             }
             Event::Detach { entity } => self.detach(entity, emit)?,
             Event::Release { entity, deadline } => self.known(entity)?.jobs.push_back((at, deadline)),
-            Event::Complete { entity } => self.complete(entity, emit)?,
+            Event::Complete { entity } => self.end_job(entity, true, emit)?,
+            Event::Aborted { entity, .. } => self.end_job(entity, false, emit)?,
             Event::Vcpu { entity, .. } => drop(self.known(entity)?),
             Event::Settled
             | Event::GroupCreated { .. }
@@ -408,11 +409,12 @@ impl Follower {
         Ok(())
     }
 
-    fn complete(&mut self, entity: EntityId, emit: &mut Emit<'_>) -> Result<(), String> {
+    fn end_job(&mut self, entity: EntityId, completed: bool, emit: &mut Emit<'_>) -> Result<(), String> {
         let Some((released, deadline)) = self.known(entity)?.jobs.pop_front() else {
-            return Err(format!("{entity} completes a job, but none is released"));
+            let verb = if completed { "completes" } else { "aborts" };
+            return Err(format!("{entity} {verb} a job, but none is released"));
         };
-        emit(Fact::Job { entity, job: Job { released, deadline, ended: self.now, completed: true } });
+        emit(Fact::Job { entity, job: Job { released, deadline, ended: self.now, completed } });
         Ok(())
     }
 

@@ -12,7 +12,8 @@ pub struct Jobs {
     pub completions: u64,
     /// Number of jobs completed after their deadline.
     pub misses: u64,
-    /// Number of incomplete jobs whose deadline had passed when the run ended or the entity was detached.
+    /// Number of jobs aborted at their deadline, and of incomplete jobs whose deadline had passed when the run ended or
+    /// the entity was detached.
     pub unfinished_late: u64,
     /// Maximum tardiness of a completed job. Zero if no completed job was late.
     pub worst_lateness: Nanos,

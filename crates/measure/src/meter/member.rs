@@ -264,6 +264,12 @@ impl Member {
         self.got.responses.record(now.since(job.released));
     }
 
+    /// Aborts the oldest open job, whose deadline has passed.
+    pub(super) fn abort(&mut self) {
+        self.begun = false;
+        self.got.jobs.unfinished_late += u64::from(self.open.pop().is_some());
+    }
+
     fn adjust(&mut self, params: &Params, now: Instant) {
         self.advance(now);
         if params.reservation != self.params.reservation {
@@ -286,7 +292,7 @@ impl Member {
         self.on = None;
         self.frozen = false;
         self.hold(false, now);
-        self.got.jobs.unfinished_late = self.open.late(now);
+        self.got.jobs.unfinished_late += self.open.late(now);
     }
 }
 

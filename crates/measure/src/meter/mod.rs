@@ -275,6 +275,11 @@ impl Meter {
                     member.complete(now);
                 }
             }
+            Event::Aborted { entity, .. } => {
+                if let Some(member) = self.member(entity) {
+                    member.abort();
+                }
+            }
             Event::Action(Action::Extend { cpu, .. }) => self.extend(cpu),
             _ => self.record_rest(now, event),
         }

@@ -110,10 +110,12 @@ impl Account {
         // A period without a slice, which ends when the first period begins.
         self.deadline = reservation.start.unwrap_or(now).max(now);
         self.balance = 0;
+        if enforce == Enforce::None {
+            // The first job is released at the start; without a start, at its wake-up, which sets the deadline.
+            self.deadline = reservation.start.map_or(now, |start| start.saturating_add(self.period));
+            return;
+        }
         if self.deadline == now {
-            if enforce == Enforce::None {
-                return; // The first job sets the deadline.
-            }
             self.renew(Late::Renew, now);
         } else {
             self.deplete();

@@ -42,7 +42,8 @@
 //! period begins after a sleep past the end of a period. `charge = wall` selects VSched's own core, which cannot detect
 //! a block. A yield declares the job complete: the entity gives up the remainder of the slice, as in SCHED_DEADLINE.
 //! `enforce = none` schedules jobs instead of slices. A job runs until it blocks or yields, and a late job keeps its
-//! deadline. Global placement then refuses no reservation. The deadline of a job is its release plus the period.
+//! deadline. Global placement then refuses no reservation. The deadline of a job is its release plus the period. A
+//! driver that knows the release of a job, even of a late job, names the release as the `start` of the reservation.
 //!
 //! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
 

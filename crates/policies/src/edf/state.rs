@@ -349,7 +349,8 @@ impl Edf {
     // ---- Periods ----
 
     /// Handles the wake-up of `e`, if `e` has a reservation. If slices are enforced, applies the wake-up rule.
-    /// Otherwise, starts a job if the last deadline has passed.
+    /// Otherwise, starts a job if the last deadline has passed. The first job of a reservation with a start keeps its
+    /// deadline, even if this deadline has passed.
     #[inline]
     pub(super) fn begin(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let (now, enforce, late, rest) = (cx.now(), self.enforce, self.late, self.rest);
@@ -359,7 +360,8 @@ impl Edf {
         }
         if enforce == Enforce::None {
             account.state = BudgetState::Reserved;
-            if now >= account.deadline {
+            let is_first = !std::mem::replace(&mut account.has_begun, true);
+            if now >= account.deadline && !(is_first && account.fixed) {
                 account.deadline = now.saturating_add(account.period);
             }
             return;

@@ -37,14 +37,14 @@ pub fn comparison(reports: &[Report], widths: Widths) -> String {
     table_of(&lines, Whose::Host, reports.len() > 1, widths) + &and_more(entities - most) + &unfinished(&late)
 }
 
-/// Returns a note that names the policies under which jobs were still unfinished after their deadline. `all` has the
+/// Returns a note that names the policies under which jobs missed their deadlines and did not complete. `all` has the
 /// number of these jobs for each policy.
 pub(super) fn unfinished(all: &[(&str, u64)]) -> String {
     let mut text = String::new();
     for (policy, count) in all.iter().filter(|(_, count)| *count > 0) {
-        let (jobs, were) = if *count == 1 { ("job", "was") } else { ("jobs", "were") };
+        let (jobs, its) = if *count == 1 { ("job", "its deadline") } else { ("jobs", "their deadlines") };
         let under = if all.len() > 1 { format!(" under {policy}") } else { String::new() };
-        text += &format!("{count} {jobs} {were} late and still unfinished at the end{under}.\n");
+        text += &format!("{count} {jobs} missed {its} and did not complete{under}.\n");
     }
     text
 }

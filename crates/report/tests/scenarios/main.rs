@@ -13,6 +13,7 @@ mod manager;
 mod network;
 mod run;
 mod samples;
+mod simso;
 mod split_driver;
 mod stepped;
 mod warm_up;

@@ -61,7 +61,7 @@ fn jobs_still_late_at_the_end_are_counted_apart_and_said() {
     // yet.
     assert_eq!((total.releases, total.completions), (20, 12));
     assert_eq!(total.unfinished_late, 6);
-    assert!(table(&report, Widths(120)).contains("6 jobs were late and still unfinished at the end."));
+    assert!(table(&report, Widths(120)).contains("6 jobs missed their deadlines and did not complete."));
 }
 
 #[test]

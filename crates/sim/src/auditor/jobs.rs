@@ -38,6 +38,13 @@ impl Jobs {
         Some(late)
     }
 
+    /// Aborts the oldest job, which misses its deadline. Returns false if no job is open.
+    pub(super) fn abort(&mut self) -> bool {
+        let is_open = self.open.pop_front().is_some();
+        self.counts.missed += u64::from(is_open);
+        is_open
+    }
+
     fn note(&mut self, late: Nanos) {
         self.counts.missed += u64::from(!late.is_zero());
         self.counts.tardiness = self.counts.tardiness.max(late);

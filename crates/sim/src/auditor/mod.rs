@@ -457,14 +457,21 @@ impl Auditor {
     // ---- Jobs and the end ----
 
     fn complete(&mut self, e: EntityId) {
-        let now = self.now;
         let Some(entity) = self.entities.get_mut(e) else { return };
-        match entity.jobs.complete(now) {
+        match entity.jobs.complete(self.now) {
             None => self.find(Rule::Deadline, Some(e), None, format!("{e} completes a job that was not released")),
             Some(late) if self.promises.deadlines && !late.is_zero() => {
                 self.find(Rule::Deadline, Some(e), None, format!("{e} completes a job {late} late"));
             }
             Some(_) => {}
+        }
+    }
+
+    fn abort(&mut self, e: EntityId) {
+        let Some(misses) = self.entities.get_mut(e).map(|entity| entity.jobs.abort()) else { return };
+        if !misses || self.promises.deadlines {
+            let which = if misses { "" } else { " that was not released" };
+            self.find(Rule::Deadline, Some(e), None, format!("{e} aborts a job{which}"));
         }
     }
 
@@ -521,6 +528,7 @@ impl Sink for Auditor {
                 }
             }
             Event::Complete { entity } => self.complete(entity),
+            Event::Aborted { entity, .. } => self.abort(entity),
             Event::Action(Action::Stop { cpu, entity }) => self.stop(cpu, entity),
             Event::Action(Action::Run { cpu, entity, until }) => {
                 self.check_slice(cpu, until);

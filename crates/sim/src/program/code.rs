@@ -1,8 +1,9 @@
 //! [`Library`]: the programs of a machine. The steps of all programs are in one array. Two numbers give the position of
 //! a task: its program and its next step.
 
-use super::{Length, ObjectId, Step, TaskSpec, TimerMode};
+use super::{Jobs, Length, ObjectId, Step, TaskSpec, TimerMode};
 use sched::{Nanos, Params};
+use std::sync::Arc;
 
 /// Maximum number of nested loops of a program.
 pub(crate) const LOOPS_MOST: usize = 4;
@@ -71,6 +72,8 @@ pub(crate) enum Op {
     EnterGroup(u32),
     JobBegins(Option<Nanos>),
     JobEnds,
+    /// Jobs of the library, by index.
+    Jobs(u32),
     Woke,
     /// The start of the loop on `level`, with `times` rounds. With zero rounds, the task continues at `after`.
     Enter {
@@ -106,6 +109,7 @@ pub(crate) struct Library {
     last: usize,
     recipes: Vec<Recipe>,
     wishes: Vec<Params>,
+    jobs: Vec<Arc<Jobs>>,
 }
 
 impl Library {
@@ -134,6 +138,19 @@ impl Library {
 
     pub(crate) fn wish(&self, number: u32) -> &Params {
         &self.wishes[number as usize]
+    }
+
+    /// Returns the jobs of a program that consists of jobs.
+    pub(super) fn jobs_of(&self, code: CodeId) -> Option<Arc<Jobs>> {
+        match self.op(code, 0) {
+            Op::Jobs(number) => Some(Arc::clone(&self.jobs[number as usize])),
+            _ => None,
+        }
+    }
+
+    fn release_jobs(&mut self, jobs: &Arc<Jobs>) -> Op {
+        self.jobs.push(Arc::clone(jobs));
+        Op::Jobs(number(self.jobs.len() - 1))
     }
 
     fn fork(&mut self, task: &TaskSpec, base: u32) -> Op {
@@ -181,6 +198,7 @@ impl Library {
                 Step::EnterGroup(group) => Op::EnterGroup(group.map_or(0, |group| group + 1)),
                 Step::JobBegins { deadline } => Op::JobBegins(deadline),
                 Step::JobEnds => Op::JobEnds,
+                Step::Jobs(ref jobs) => self.release_jobs(jobs),
                 Step::Woke => Op::Woke,
                 Step::Exit => Op::Exit,
                 Step::Quit => Op::Quit,

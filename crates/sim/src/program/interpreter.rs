@@ -79,6 +79,7 @@ impl Driver<'_> {
             Op::EnterGroup(group) => self.enter_group(entity, group),
             Op::JobBegins(deadline) => self.begin_job(entity, deadline),
             Op::JobEnds => self.end_job(entity),
+            Op::Jobs(_) => self.job_step(cpu, entity),
             Op::Woke => self.record_lateness(entity),
             Op::Enter { level, times, after } => {
                 let state = self.tasks.of(entity);
@@ -186,8 +187,11 @@ impl Driver<'_> {
         self.block_task(cpu)
     }
 
-    /// Ends the sleep of `entity`.
+    /// Ends the sleep of `entity`, or processes its due jobs.
     pub(crate) fn awake(&mut self, entity: EntityId) {
+        if self.jobs_due(entity) {
+            return;
+        }
         let state = self.tasks.of(entity);
         let first = state.next == 0;
         let parent = state.parent;
@@ -453,8 +457,11 @@ impl Driver<'_> {
         let delay = state.draw(delay, seed);
         state.began = self.cpus.now.saturating_add(delay);
         self.tasks.states[entity.index()] = Some(Box::new(state));
+        self.prepare_jobs(entity);
         if delay.is_zero() {
-            self.wake_task(entity, Wake::New { parent });
+            if !self.jobs_due(entity) {
+                self.wake_task(entity, Wake::New { parent });
+            }
         } else {
             self.tasks.of(entity).waiting = Waiting::Time;
             let at = self.cpus.now.saturating_add(delay).round_up(self.cpus.costs.timer_slack);

@@ -5,6 +5,8 @@
 
 mod code;
 mod interpreter;
+mod job_steps;
+mod jobs;
 mod length;
 mod locks;
 mod ports;
@@ -17,6 +19,7 @@ mod timers;
 mod trouble;
 
 pub(crate) use code::{CodeId, Op};
+pub use jobs::{Jobs, LateJobs, Releases};
 pub(crate) use length::Draws;
 pub use length::Length;
 pub use ring::{Notify, Ring};
@@ -204,6 +207,9 @@ pub enum Step {
     },
     /// Completes the current job.
     JobEnds,
+    /// Releases jobs at given instants and completes them in order. The task runs while a job is open. The step never
+    /// ends, and is the only step of its program.
+    Jobs(Arc<Jobs>),
     /// Records the time from the instant at which the last sleep of the task was due to end until now (cyclictest's
     /// measure).
     Woke,

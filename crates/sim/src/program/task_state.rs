@@ -1,5 +1,6 @@
 //! [`TaskState`]: the state of a task that executes a program.
 
+use super::jobs::JobState;
 use super::{CodeId, Draws, Length, ObjectId, code::LOOPS_MOST};
 use sched::{EntityId, Instant, Nanos};
 
@@ -42,6 +43,8 @@ pub(crate) struct TaskState {
     pub(crate) due: Instant,
     /// Deadline of the task's open job. NEVER if no job is open or the job has no deadline.
     pub(crate) deadline: Instant,
+    /// Progress in the jobs of [`Step::Jobs`](super::Step::Jobs). `None`: the task has no jobs.
+    pub(crate) jobs: Option<Box<JobState>>,
     /// Task that forked this task.
     pub(crate) parent: Option<EntityId>,
     /// Number of children that have not ended.
@@ -71,6 +74,7 @@ impl TaskState {
             since: Instant::ZERO,
             due: Instant::ZERO,
             deadline: Instant::NEVER,
+            jobs: None,
             parent,
             children: 0,
             holds: 0,

@@ -1,6 +1,7 @@
 //! [`Tasks`]: the tasks of a machine that execute programs, and their objects.
 
 use super::code::Library;
+use super::jobs::JobState;
 use super::shared::{self, Shared};
 use super::task_state::TaskState;
 use super::{Object, ObjectId};
@@ -82,10 +83,18 @@ impl Tasks {
         self.states.get(entity.index()).is_some_and(Option::is_some)
     }
 
-    /// Returns the deadline of the open job of `entity`. NEVER if no job is open or the job has no deadline.
-    pub(crate) fn deadline_of(&self, entity: EntityId) -> Instant {
+    /// Returns the progress of `entity` in its jobs. `None`: the entity has no jobs.
+    pub(super) fn jobs_of(&mut self, entity: EntityId) -> Option<&mut JobState> {
+        self.states.get_mut(entity.index())?.as_mut()?.jobs.as_deref_mut()
+    }
+
+    /// Returns the number of open jobs of `entity` whose deadlines are before `now`.
+    pub(crate) fn late_jobs(&self, entity: EntityId, now: Instant) -> u64 {
         let state = self.states.get(entity.index()).and_then(Option::as_ref);
-        state.map_or(Instant::NEVER, |state| state.deadline)
+        state.map_or(0, |state| match &state.jobs {
+            Some(jobs) => jobs.late(now),
+            None => u64::from(state.deadline < now),
+        })
     }
 
     /// Adds the objects of an application.

@@ -295,6 +295,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
         "lost" => Event::Lost { flow: line.flow()?, bytes: line.bytes()? },
         "release" => Event::Release { entity: line.entity()?, deadline: line.instant("deadline")? },
         "complete" => Event::Complete { entity: line.entity()? },
+        "aborted" => Event::Aborted { entity: line.entity()?, executed: line.yes_no("executed")? },
         "vcpu" => Event::Vcpu { entity: line.entity()?, guest: line.machine_in("guest")?, cpu: line.cpu()? },
         "end" => Event::End,
         other => {

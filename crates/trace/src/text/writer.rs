@@ -227,6 +227,7 @@ impl Display for Event {
             Event::Lost { flow, bytes } => write!(f, "lost flow={flow} bytes={bytes}"),
             Event::Release { entity, deadline } => write!(f, "release {entity} deadline={}", Ns(*deadline)),
             Event::Complete { entity } => write!(f, "complete {entity}"),
+            Event::Aborted { entity, executed } => write!(f, "aborted {entity} executed={}", yes_no(*executed)),
             Event::End => f.write_str("end"),
         }
     }

@@ -53,6 +53,7 @@ fn the_generator_knows_every_kind() {
         Event::Action(Action::ClearAlarm { .. }) => 23,
         Event::Input(Input::Event { what: Notice::SpinWait { .. }, .. }) => 24,
         Event::End => 25,
+        Event::Aborted { .. } => 47,
         Event::Input(Input::Ran { .. }) => 26,
         Event::Background { .. } => 27,
         Event::Period { .. } => 28,

@@ -216,6 +216,7 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         26 => Event::Input(Input::Ran { cpu: cpu(r), time: nanos(r) }),
         27 => Event::Background { entity: entity(r), time: nanos(r) },
         28 => Event::Period { entity: entity(r), due: nanos(r), delivered: nanos(r), throughout: r.chance(2) },
+        47 => Event::Aborted { entity: entity(r), executed: r.chance(2) },
         46 => Event::Kept { entity: entity(r), kept: r.chance(2), missed: r.number(u64::MAX), of: r.number(u64::MAX) },
         29 => Event::Woke { entity: entity(r), late: nanos(r) },
         30 => Event::Vcpu { entity: entity(r), guest: machine(r), cpu: cpu(r) },

@@ -23,11 +23,7 @@ pub(crate) struct Oracle {
 /// A simulator of real-time scheduling. The test compares every job of random task sets.
 pub(crate) const SIMSO: Oracle = Oracle {
     name: "SimSo",
-    environment: Environment {
-        folder: "target/simso-venv",
-        packages: &["simso==0.8.5"],
-        check: "import simso.core",
-    },
+    environment: Environment { folder: "target/simso-venv", packages: &["simso==0.8.5"], check: "import simso.core" },
     test: "simso",
     variable: "TACTUS_SIMSO_PYTHON",
 };
@@ -35,11 +31,7 @@ pub(crate) const SIMSO: Oracle = Oracle {
 /// A parser of ftrace text.
 pub(crate) const TRAPPY: Oracle = Oracle {
     name: "TRAPpy",
-    environment: Environment {
-        folder: "target/trappy-venv",
-        packages: &["trappy==6.0.1"],
-        check: "import trappy",
-    },
+    environment: Environment { folder: "target/trappy-venv", packages: &["trappy==6.0.1"], check: "import trappy" },
     test: "ftrace",
     variable: "TACTUS_TRAPPY_PYTHON",
 };

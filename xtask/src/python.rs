@@ -28,12 +28,13 @@ pub(crate) const TOOLS: Environment = Environment {
         "pandas==2.3.3",
         "dask==2026.8.0",
         "distributed==2026.8.0",
+        "dask-jobqueue==0.9.0",
         "simso==0.8.5",
         "nbclient==0.11.0",
         "nbformat==5.11.1",
         "ipykernel==7.4.0",
     ],
-    check: "import dask, distributed, ipykernel, maturin, mypy, nbclient, pandas, polars, pyarrow, pytest, simso.core, tqdm",
+    check: "import dask, dask_jobqueue, distributed, ipykernel, maturin, mypy, nbclient, pandas, polars, pyarrow, pytest, simso.core, tqdm",
 };
 
 /// A check that cannot begin.
@@ -51,8 +52,9 @@ impl From<Obstacle> for Outcome {
     }
 }
 
-/// Returns a Python with the package, installed from its wheel. The package is built once, in the profile of
-/// `cargo test`, whose libraries it shares.
+/// Returns a Python with the package, installed from its wheel. The package is built once, in the profile of development,
+/// which shares its libraries with `cargo test`. `cargo rustc`, which maturin calls, makes a test program in the profile
+/// `test`.
 fn installed() -> Result<Result<PathBuf, Obstacle>> {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     downloads::wait();
@@ -67,7 +69,7 @@ fn installed() -> Result<Result<PathBuf, Obstacle>> {
     // A wheel of an earlier version must not be installed.
     let _ = std::fs::remove_dir_all(&wheels);
     let mut build = Command::new(python.with_file_name("maturin"));
-    build.args(["build", "--profile", "test", "--manifest-path"]).arg(format!("{PACKAGE}/Cargo.toml"));
+    build.args(["build", "--profile", "dev", "--manifest-path"]).arg(format!("{PACKAGE}/Cargo.toml"));
     build.arg("--out").arg(&wheels).current_dir(root());
     // maturin calls cargo, which must be the cargo of this program.
     build.env("CARGO", cargo(&[]).get_program());

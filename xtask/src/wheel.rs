@@ -93,8 +93,15 @@ fn try_here(wheel: &Path) -> Result<()> {
 
 /// Packages of Debian for ARM64 that together are a Python.
 const ARM64_PACKAGES: [&str; 9] = [
-    "libc6", "libexpat1", "libgcc-s1", "libpython3.11-minimal", "libpython3.11-stdlib", "libssl3", "python3.11-minimal",
-    "zlib1g", "libffi8",
+    "libc6",
+    "libexpat1",
+    "libgcc-s1",
+    "libpython3.11-minimal",
+    "libpython3.11-stdlib",
+    "libssl3",
+    "python3.11-minimal",
+    "zlib1g",
+    "libffi8",
 ];
 
 /// Imports `wheel` in a Python for ARM64, under emulation by qemu-user, and runs a scenario.

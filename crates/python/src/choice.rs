@@ -74,3 +74,14 @@ impl Chosen {
         Ok(Chosen { scenario, choice, guests, failure: None })
     }
 }
+
+/// Raises an `InputError` if `scenario` cannot be run under `policy` with `knobs`.
+#[pyfunction]
+pub(crate) fn check(
+    py: Python<'_>,
+    scenario: &Bound<'_, PyScenario>,
+    policy: Option<Bound<'_, PyAny>>,
+    knobs: Vec<String>,
+) -> PyResult<()> {
+    Chosen::new(scenario.get(), policy.as_ref(), &knobs, None, &[], py).map(drop)
+}

@@ -84,9 +84,11 @@ pub(crate) fn internal_error(py: Python<'_>, message: &str, replay: &str) -> PyE
     exception(py, "InternalError", (message, replay))
 }
 
-/// Returns a `LawError`: a policy in Python has broken a law.
+/// Returns a `LawError`: a policy in Python has broken a law. The first line of `message`, the place of the assertion in
+/// the machine, is left out.
 pub(crate) fn law_error(py: Python<'_>, message: &str, replay: &str) -> PyErr {
-    exception(py, "LawError", (message, replay))
+    let law = message.split_once('\n').map_or(message, |(_, law)| law);
+    exception(py, "LawError", (law, replay))
 }
 
 /// Returns a `PolicyError`, caused by the exception `cause` of a policy in Python.

@@ -8,8 +8,9 @@ use measure::jobs::Job;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Returns a row per job: its entity, the instants of its release, deadline and completion, and its response time. All
-/// times are in nanoseconds. A job that did not complete has neither completion nor response time.
+/// Returns a row per job: its entity, the instants of its release, deadline, start and completion, and its response
+/// time. All times are in nanoseconds. A job that did not execute has no start. A job that did not complete has neither
+/// completion nor response time.
 pub(crate) fn jobs_table(jobs: &[Job]) -> RecordBatch {
     let mut numbers: BTreeMap<&str, i32> = BTreeMap::new();
     let mut entities: Vec<&str> = Vec::new();
@@ -29,6 +30,7 @@ pub(crate) fn jobs_table(jobs: &[Job]) -> RecordBatch {
         ("entity", Arc::new(entities)),
         ("release_ns", Arc::new(UInt64Array::from_iter_values(jobs.iter().map(|job| job.release_ns)))),
         ("deadline_ns", Arc::new(UInt64Array::from_iter_values(jobs.iter().map(|job| job.deadline_ns)))),
+        ("start_ns", Arc::new(jobs.iter().map(|job| job.start_ns).collect::<UInt64Array>())),
         ("completion_ns", Arc::new(jobs.iter().map(|job| job.completion_ns).collect::<UInt64Array>())),
         (
             "response_ns",

@@ -8,6 +8,7 @@ mod choice;
 mod cx;
 mod experiments;
 mod failure;
+mod files;
 mod jobs;
 mod listing;
 mod made;
@@ -22,6 +23,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::choice::check;
     #[pymodule_export]
     use crate::cx::Context;
     #[pymodule_export]

@@ -43,10 +43,7 @@ impl Failure {
 
 /// Returns the choice of `class`, which is called without arguments for each machine.
 pub(crate) fn made(class: &Bound<'_, PyAny>) -> PyResult<(Choice, Failure)> {
-    let name = match class.getattr_opt("name")?.and_then(|name| name.extract::<String>().ok()) {
-        Some(name) => name,
-        None => class.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| "python".to_string()),
-    };
+    let name: String = class.py().import("tactus_sched.policy")?.call_method1("name_of", (class,))?.extract()?;
     let (class, failure) = (class.clone().unbind(), Failure::default());
     let of_machine = failure.clone();
     let build = move |topology: &Topology| {

@@ -1,28 +1,26 @@
 //! [`RunResult`]: the report of a run, its tables and its pictures.
 
 use crate::failure::{input_error, internal_error, without_panic, wrong};
-
+use crate::files::{self, Format};
 use crate::samples::{Measure, Samples};
 use crate::scenario::PyScenario;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use indexmap::IndexMap;
 use lab::plot::Figure;
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3_arrow::PyTable;
 use report::{Report, Runs, Widths};
 use run::{Observers, Run};
 use sched::{Instant, Nanos};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 use trace::svg::{self, Picture};
-use trace::{FtraceWriter, WorldTimeline, WorldWatch};
+use trace::{WorldTimeline, WorldWatch};
 
-/// Width of text tables. Unit: characters.
-const COLUMNS: u16 = 100;
+/// Width of text tables, in which no table omits a column. Unit: characters.
+const COLUMNS: u16 = 250;
 /// Maximum number of rows of a picture.
 const ROWS_MOST: usize = 40;
 
@@ -169,10 +167,10 @@ impl RunResult {
 
     /// Draws the schedule as an SVG document.
     #[pyo3(signature = (from_ns = 0, to_ns = None, width = 1100))]
-    fn svg(&self, py: Python<'_>, from_ns: u64, to_ns: Option<u64>, width: u32) -> PyResult<String> {
+    fn svg<'py>(&self, py: Python<'py>, from_ns: u64, to_ns: Option<u64>, width: u32) -> PyResult<Bound<'py, PyAny>> {
         let window = self.window(py, from_ns, to_ns)?;
         let schedule = self.schedule(py, window.1)?;
-        Ok(self.picture(window, width).render_world(&schedule))
+        py.import("tactus_sched.pictures")?.call_method1("Svg", (self.picture(window, width).render_world(&schedule),))
     }
 
     /// Returns the samples of `measure` in milliseconds, by entity. Repeats the run.
@@ -194,24 +192,14 @@ impl RunResult {
         }
     }
 
+    /// Writes the trace of all machines.
+    fn write_trace(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        files::write(py, &self.run, Format::of(py, &path)?, &path, &self.replay)
+    }
+
     /// Writes the trace of the first host in ftrace's text format.
     fn write_ftrace(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        let unwritten = |why: std::io::Error| PyOSError::new_err(format!("{}: {why}", path.display()));
-        let file = File::create(&path).map_err(unwritten)?;
-        let written = py.detach(|| {
-            without_panic(|| {
-                let header = self.run.header()?;
-                let mut writer = FtraceWriter::new(file, &header.machines[0].header);
-                self.run.play(Observers::none().host(&mut writer))?;
-                Ok(writer.finish())
-            })
-        });
-        match written {
-            Err(message) => Err(internal_error(py, &message, &self.replay)),
-            Ok(Err(why)) => Err(input_error(py, &why)),
-            Ok(Ok(Err(why))) => Err(unwritten(why)),
-            Ok(Ok(Ok(_))) => Ok(()),
-        }
+        files::write(py, &self.run, Format::Ftrace, &path, &self.replay)
     }
 
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
@@ -279,7 +267,7 @@ pub(crate) fn comparison_table(results: Vec<PyRef<'_, RunResult>>) -> String {
     tables(&reports(&results))
 }
 
-/// Draws the schedules of several runs one below the other.
+/// Draws the schedules of several runs side by side. `width` is the width of each.
 #[pyfunction]
 #[pyo3(signature = (results, from_ns = 0, to_ns = None, width = 1100))]
 pub(crate) fn comparison_svg(

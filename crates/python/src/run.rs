@@ -1,5 +1,7 @@
 //! [`run`]: one run without the GIL, with progress, interruption and recorders.
 
+#![expect(clippy::disallowed_methods, reason = "the module calls Python every 40 ms and reports the duration of a run")]
+
 use crate::choice::Chosen;
 use crate::failure::{input_error, internal_error, law_error, policy_error, stopped, without_panic};
 use crate::jobs::jobs_table;
@@ -84,7 +86,7 @@ pub(crate) fn play(
     let header = run.header()?;
     let mut trace = recording.trace.then(|| TraceTable::new(&header));
     let mut switches = recording.switches.then(|| SwitchTable::new(&header));
-    let mut jobs = recording.jobs.then(|| JobLog::of(run.scenario.hosts));
+    let mut jobs = recording.jobs.then(|| run.job_log());
     let mut auditor = recording.audit.then(|| run.auditor()).transpose()?;
     let mut observers = Observers::none();
     observers.extend(trace.as_mut());
@@ -132,9 +134,13 @@ pub(crate) fn run(
     let seed = seed.or(chosen.scenario.seed).unwrap_or(0);
     let Chosen { scenario: placed, choice, guests, failure } = chosen;
     let run = Run { seed, guests, ..Run::new(placed, choice) };
-    let replay = format!("{} --policy {} --seed {seed}", asked.replay(), run.choice.name());
+    // The command has no policies in Python.
+    let replay = match &failure {
+        None => format!("{} --policy {} --seed {seed}", asked.replay(), run.choice.name()),
+        Some(_) => format!("tactus_sched.run(scenario, {}, seed={seed})", run.choice.name()),
+    };
     let recording = Recording { trace, switches, jobs, audit };
-    let mut watch = Watch { progress, failure: failure.clone(), last: Instant::now(), raised: None, stopped_ns: None };
+    let mut watch = Watch::of(progress, failure.clone());
     let begun = Instant::now();
     let played = py.detach(|| without_panic(|| play(&run, recording, |progress| watch.goes_on(progress))));
     let elapsed = begun.elapsed();

@@ -31,13 +31,15 @@ pub(crate) struct Samples {
     measure: Measure,
     from: Instant,
     names: BTreeMap<EntityId, String>,
+    /// End of the last wait of each entity.
+    waited: BTreeMap<EntityId, Instant>,
     pub(crate) of: BTreeMap<String, Vec<f64>>,
 }
 
 impl Samples {
     pub(crate) fn new(header: &Header, measure: Measure, from: Instant) -> Samples {
         let follower = Some(Follower::new(header));
-        Samples { follower, measure, from, names: BTreeMap::new(), of: BTreeMap::new() }
+        Samples { follower, measure, from, names: BTreeMap::new(), waited: BTreeMap::new(), of: BTreeMap::new() }
     }
 
     fn take(&mut self, fact: &Fact<'_>) {
@@ -48,9 +50,17 @@ impl Samples {
                 self.names.insert(entity, name.to_string());
                 return;
             }
-            Fact::Span { entity, span, .. } if self.measure == Measure::Wait && span.state == State::Waiting => {
-                (entity, (span.from >= self.from).then(|| ms(span.from, span.to)))
-            }
+            Fact::Span { entity, span, .. } if self.measure == Measure::Wait => match span.state {
+                State::Waiting => {
+                    self.waited.insert(entity, span.to);
+                    (entity, (span.from >= self.from).then(|| ms(span.from, span.to)))
+                }
+                // An entity that runs without a wait before has waited for no time.
+                State::Running(_) if self.waited.get(&entity) != Some(&span.from) => {
+                    (entity, (span.from >= self.from).then_some(0.0))
+                }
+                _ => return,
+            },
             Fact::Job { entity, job } if self.measure == Measure::Response && job.completed => {
                 (entity, (job.released >= self.from).then(|| ms(job.released, job.ended)))
             }

@@ -295,7 +295,8 @@ impl PyScenario {
 
     #[getter]
     fn names(&self) -> Vec<&str> {
-        self.scenario.entities.iter().map(|entity| entity.name.as_str()).collect()
+        let entities = self.scenario.entities.iter().map(|entity| entity.name.as_str());
+        entities.chain(self.scenario.applications.iter().map(|application| application.name.as_str())).collect()
     }
 }
 

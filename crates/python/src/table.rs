@@ -65,6 +65,7 @@ kinds! {
     Lost "lost",
     Release "release",
     Complete "complete",
+    Aborted "aborted",
     Other "other",
 }
 
@@ -256,6 +257,7 @@ impl TraceTable {
             Event::Boosted { entity, boosted } => Row { value: Some(boosted.into()), ..of(Kind::Boosted, entity) },
             Event::Release { entity, deadline } => Row { value: Some(deadline.as_ns()), ..of(Kind::Release, entity) },
             Event::Complete { entity } => of(Kind::Complete, entity),
+            Event::Aborted { entity, .. } => of(Kind::Aborted, entity),
             Event::Background { entity, time } => Row { value: Some(time.as_ns()), ..of(Kind::Other, entity) },
             Event::Kept { entity, .. } | Event::SpinWait { entity, .. } | Event::Served { entity } => {
                 of(Kind::Other, entity)

@@ -18,7 +18,7 @@ from typing import Any
 
 from . import _native, tasksets
 from ._native import FINGERPRINT, Context, Result, Scenario, __version__
-from .comparison import Comparison, Svg, distribution
+from .comparison import Comparison, distribution
 from .errors import (
     FingerprintError,
     InputError,
@@ -29,6 +29,7 @@ from .errors import (
     Stopped,
     TactusError,
 )
+from .pictures import Svg
 from .policy import Params, Policy, Refused, params
 from .sweeps import Sweep, sweep
 from .tables import ArrowTable

@@ -2,6 +2,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, final
 
+from .pictures import Svg
 from .policy import Policy
 from .tables import ArrowTable
 
@@ -18,7 +19,7 @@ class Scenario:
     def __new__(
         cls, text: str, name: str = "scenario.toml", files: Mapping[str, bytes] | None = None
     ) -> Scenario:
-        """Read a scenario from TOML (``docs/scenarios.md``).
+        """Read a scenario from TOML (``docs/scenarios.md``), or from XML of SimSo 0.8.5.
 
         ``files`` has the contents of files to which the scenario refers, by path. Other files are read from the disk,
         relative to the directory of ``name``. Raises :class:`InputError`.
@@ -26,7 +27,10 @@ class Scenario:
 
     @staticmethod
     def from_file(path: str | PathLike[str]) -> Scenario:
-        """Read the scenario in the TOML file at ``path``. Raises :class:`InputError`."""
+        """Read the scenario in the file at ``path``: TOML, or XML of SimSo (``docs/python.md``).
+
+        Raises :class:`InputError`.
+        """
 
     @staticmethod
     def from_dict(
@@ -131,7 +135,7 @@ class Result:
 
     @property
     def jobs(self) -> ArrowTable:
-        """All jobs: ``entity``, ``release_ns``, ``deadline_ns``, ``completion_ns`` and ``response_ns``."""
+        """All jobs: ``entity``, ``release_ns``, ``deadline_ns``, ``start_ns``, ``completion_ns`` and ``response_ns``."""
 
     @property
     def sched_switch(self) -> ArrowTable:
@@ -141,10 +145,16 @@ class Result:
     def sched_wakeup(self) -> ArrowTable:
         """Wake-ups on the first host, with the columns of LISA."""
 
-    def svg(self, from_ns: int = 0, to_ns: int | None = None, width: int = 1100) -> str:
+    def svg(self, from_ns: int = 0, to_ns: int | None = None, width: int = 1100) -> Svg:
         """Draw the schedule from ``from_ns`` to ``to_ns``, by default its first tenth, as an SVG document.
 
         The run is repeated up to ``to_ns``.
+        """
+
+    def write_trace(self, path: str | PathLike[str]) -> None:
+        """Write all events, as text (``.txt``) or for Perfetto (``.json``), as ``tactus sim --trace`` does.
+
+        Repeats the run. Raises :class:`InputError` for another extension, and ``OSError`` if the file cannot be written.
         """
 
     def write_ftrace(self, path: str | PathLike[str]) -> None:
@@ -232,6 +242,11 @@ def run(
     audit: bool = False,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Result: ...
+def check(
+    scenario: Scenario, policy: str | Callable[[], Policy] | None, knobs: list[str], /
+) -> None:
+    """Raise :class:`InputError` if ``scenario`` cannot be run under ``policy`` with ``knobs``."""
+
 def comparison_json(results: list[Result]) -> str: ...
 def comparison_table(results: list[Result]) -> str: ...
 def comparison_svg(

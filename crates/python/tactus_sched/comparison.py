@@ -9,13 +9,11 @@ from typing import Any
 
 from . import _native
 from ._native import Result
+from .pictures import Svg
 
 
-class Svg(str):
-    """An SVG document, which a notebook draws."""
-
-    def _repr_svg_(self) -> str:
-        return str(self)
+LEAST_WIDTH = 300
+"""Least width of a schedule in a comparison, in pixels."""
 
 
 def distribution(result: Result, measure: str = "wait", entities: Sequence[str] | None = None) -> Svg:
@@ -56,8 +54,9 @@ class Comparison(Sequence[Result]):
         return reports
 
     def svg(self, from_ns: int = 0, to_ns: int | None = None, width: int = 1100) -> Svg:
-        """Draw the schedules one below the other, by default their first tenth."""
-        return Svg(_native.comparison_svg(self.results, from_ns, to_ns, width))
+        """Draw the schedules side by side, by default their first tenth. ``width`` is the width of all, in pixels."""
+        each = max(LEAST_WIDTH, width // max(1, len(self.results)))
+        return Svg(_native.comparison_svg(self.results, from_ns, to_ns, each))
 
     def distribution(self, measure: str = "wait", entity: str | None = None) -> Svg:
         """Draw the distribution of waits (``"wait"``) or response times of jobs (``"response"``), a curve per policy.

@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from ._native import LabCell, LabSuite, Store, __version__
-from .comparison import Svg
 from .errors import TactusError
 from .execution import Executor, played
+from .pictures import Svg
+from .progress import tqdm
 
 
 def play(cell: LabCell, goes_on: Callable[[int, int], bool] | None = None) -> str:
@@ -40,7 +39,7 @@ def run(
     """Run the experiments that test ``claims`` (by default all claims) and return the verdicts of each paper.
 
     Runs that are in the directory ``results`` are not repeated. ``extent`` is ``"usual"``, ``"full"`` (the size of the
-    papers) or ``"smoke"`` (a few points). Raises :class:`tactus_sched.InputError`, or ``RuntimeError`` with the reasons
+    papers) or ``"smoke"`` (a few points, too few for a verdict: the result is empty). Raises :class:`tactus_sched.InputError`, or ``RuntimeError`` with the reasons
     if some runs failed; the runs that succeeded are stored.
     """
     suite, store = LabSuite(papers, list(claims), extent, seeds), Store(results)
@@ -57,6 +56,8 @@ def run(
     if failed:
         shown = "\n".join(failed[:10])
         raise RuntimeError(f"{len(failed)} of {len(cells)} runs failed:\n{shown}")
+    if extent == "smoke":
+        return []
     verdicts: list[dict[str, Any]] = json.loads(suite.verdicts(store))
     return verdicts
 

@@ -1,8 +1,7 @@
 """Policies in Python: the choice of the entity that runs next, and of the end of its time slice.
 
 A policy in Python is run by the same machine, under the same laws, as a policy in Rust. It is meant for teaching and for
-first ideas: each call crosses from Rust to Python, so a run takes about a hundred times as long as under a policy in
-Rust.
+first ideas: each call crosses from Rust to Python, so a run takes 3 to 100 times as long as under a policy in Rust.
 
 Entities are integers. An integer is reused after its entity has been detached. All times are in nanoseconds. A
 :class:`Context` is valid only during the call that receives it.
@@ -10,6 +9,7 @@ Entities are integers. An integer is reused after its entity has been detached. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ._native import Context
@@ -39,6 +39,15 @@ class Refused(Exception):
         self.reason = reason
         self.remedy = remedy
         super().__init__(reason, remedy)
+
+
+def name_of(policy: str | Callable[[], Policy] | None) -> str | None:
+    """Return the name of ``policy``: a name, a class, or a function that makes an object of a class."""
+    if policy is None or isinstance(policy, str):
+        return policy
+    made = policy if isinstance(policy, type) else type(policy())
+    name = getattr(made, "name", made.__name__)
+    return name if isinstance(name, str) else made.__name__
 
 
 def params(cx: Context, entity: int) -> Params:

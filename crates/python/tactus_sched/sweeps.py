@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import Any, NamedTuple
 
-from tqdm.auto import tqdm
-
 from . import _native
 from ._native import Scenario, Store
 from .execution import Executor, played
+from .policy import name_of
+from .progress import tqdm
 
 Row = dict[str, Any]
 """A cell of a sweep: its axes, ``seed``, its metrics or ``report``, and ``error``."""
@@ -140,13 +140,15 @@ def sweep(
     ``store`` is a directory of finished runs, such as that of ``tactus lab run --results``: cells in the store are not
     run again, so an interrupted sweep resumes.
 
-    Raises :class:`InputError` if a value of an axis is invalid. A cell that fails later becomes a row with an ``error``.
+    Raises :class:`InputError` if a value of an axis, a policy or a knob is invalid. A cell that fails later, such as a
+    reservation that the policy refuses, becomes a row with an ``error``.
     Raises :class:`FingerprintError` if a worker was built from other sources.
     """
     from . import _settings
 
     axes = {axis: list(values) for axis, values in (vary or {}).items()}
     chosen = list(seeds)
+    settings = _settings(knobs)
     cells = []
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
@@ -154,9 +156,10 @@ def sweep(
         for axis, value in point.items():
             if axis != "policy":
                 varied = varied.set(axis, value)
-        shown = {**point, "policy": getattr(policy, "name", str(policy))} if callable(policy) else point
+        shown = {**point, "policy": name_of(policy)} if "policy" in point else point
+        _native.check(varied, policy, settings)
         for seed in chosen:
             cells.append(
-                Cell(shown, seed, varied, policy, _settings(knobs), None if metrics is None else dict(metrics))
+                Cell(shown, seed, varied, policy, settings, None if metrics is None else dict(metrics))
             )
     return Sweep(cells, executor, store, workers, progress)

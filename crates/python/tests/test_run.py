@@ -56,7 +56,7 @@ def test_wrong_arguments_are_refused(root: Path) -> None:
         lambda: ts.run(it, "edf", knobs={"enforc": "hard"}),
         lambda: ts.run(it, "edf", knobs={"enforce": "soft-ish"}),
         lambda: ts.run(it, "edf", guest_policy="cfs"),
-        lambda: it.set("vm.nobody.slice", "1ms"),
+        lambda: it.set("vm.absent.slice", "1ms"),
         lambda: ts.Scenario.from_file(root / "no.toml"),
         lambda: ts.Scenario.from_tasks([(10, 20)]),
         lambda: ts.Scenario.from_tasks([(10, 5)], length="1"),

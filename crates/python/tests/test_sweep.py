@@ -59,15 +59,26 @@ def test_a_row_without_metrics_is_the_report(root: Path, cluster: LocalCluster) 
 
 
 def test_failed_cells_are_rows(root: Path) -> None:
-    sweep = ts.sweep(scenario(root), {"policy": ["edf", "edff"]}, metrics=METRICS, progress=False)
+    vm = {"name": "a", "slice": "5ms", "period": "10ms", "workload": "hog"}
+    it = ts.Scenario.from_dict({"name": "x", "cpus": 1, "length": "1s", "policy": "edf", "vm": [vm]})
+    sweep = ts.sweep(it, {"vm.a.slice": ["5ms", "10ms"]}, metrics={"got": "report.total.delivered_ns"}, progress=False)
     right, wrong = sweep.rows()
     assert right["error"] is None
-    assert "did you mean `edf`" in wrong["error"]
+    # edf reserves at most 90 % of a CPU.
+    assert "10ms every 10ms" in wrong["error"] and "use at most" in wrong["error"]
     assert sweep.failed == [wrong]
-    unknown = ts.sweep(scenario(root), metrics={"x": "tasks.nobody.wait"}, progress=False).rows()[0]
+    unknown = ts.sweep(scenario(root), metrics={"x": "tasks.absent.wait"}, progress=False).rows()[0]
     assert "metric `x`" in unknown["error"]
-    with pytest.raises(ts.InputError):
-        ts.sweep(scenario(root), {"vm.nobody.slice": ["1ms"]})
+
+
+def test_wrong_axes_are_refused_before_the_first_run(root: Path) -> None:
+    for vary, knobs, reason in (
+        ({"vm.absent.slice": ["1ms"]}, None, "absent"),
+        ({"policy": ["edf", "edff"]}, None, "did you mean `edf`"),
+        ({"policy": ["edf"]}, {"enforc": "hard"}, "enforc"),
+    ):
+        with pytest.raises(ts.InputError, match=reason):
+            ts.sweep(scenario(root), vary, knobs=knobs)
 
 
 def test_a_sweep_resumes_from_the_store(root: Path, tmp_path: Path) -> None:
@@ -111,11 +122,32 @@ def test_a_worker_of_other_sources_is_refused(root: Path, monkeypatch: pytest.Mo
 
 
 def test_policies_in_python_can_be_swept(root: Path) -> None:
-    from test_policy import RoundRobin
+    class RoundRobin(ts.Policy):
+        name = "turns"
+
+        def start(self, cpus: int) -> None:
+            self.queue: list[int] = []
+
+        def wake(self, entity: int, why: str, cx: ts.Context) -> None:
+            self.queue.append(entity)
+            if (cpu := cx.idle_cpu_for(entity)) is not None:
+                cx.kick(cpu)
+
+        def sleep(self, entity: int, cx: ts.Context) -> None:
+            self.queue.remove(entity)
+
+        def put(self, cpu: int, entity: int, why: str, cx: ts.Context) -> None:
+            if why != "blocked":
+                self.queue.append(entity)
+
+        def pick(self, cpu: int, cx: ts.Context) -> tuple[int, int] | None:
+            return (self.queue.pop(0), cx.now + 10_000_000) if self.queue else None
 
     rows = ts.sweep(scenario(root), {"policy": [RoundRobin, "round-robin"]}, metrics=METRICS, progress=False).rows()
     assert [row["policy"] for row in rows] == ["turns", "round-robin"]
     assert rows[0]["got"] == rows[1]["got"]
+    made = ts.sweep(scenario(root), {"policy": [lambda: RoundRobin()]}, metrics=METRICS, progress=False).rows()
+    assert (made[0]["policy"], made[0]["got"]) == ("turns", rows[0]["got"])
 
 
 def test_ctrl_c_ends_a_sweep(root: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -51,7 +52,8 @@ def test_jobs_are_those_of_the_report(root: Path) -> None:
     jobs = pa.table(result.jobs).to_pylist()
     assert len(jobs) == len(result.report["jobs"]) == 50
     for row, job in zip(jobs, result.report["jobs"], strict=True):
-        assert {key: row[key] for key in ("entity", "release_ns", "deadline_ns", "completion_ns")} == job
+        assert {key: row[key] for key in job} == job
+        assert row["release_ns"] <= row["start_ns"] < row["completion_ns"]
         assert row["response_ns"] == row["completion_ns"] - row["release_ns"]
 
 
@@ -78,3 +80,45 @@ def test_lisa_opens_a_written_trace_with_the_same_frames(root: Path, tmp_path: P
                 # and of a dead task are right.
                 left, right = [state & 0x1F for state in left], [state & 0x1F for state in right]
             assert left == (pytest.approx(right) if column == "Time" else right), column
+
+
+GOLDEN = {"parallel": "60ms", "three-vms": "300ms", "weights": "200ms"}
+"""The scenarios of the golden traces and the lengths of the traces (crates/conformance/tests/policies/golden.rs)."""
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_traces_are_the_golden_traces(root: Path, tmp_path: Path, name: str) -> None:
+    it = ts.Scenario.from_file(root / f"scenarios/{name}.toml").set("length", GOLDEN[name])
+    for policy in ts.policies():
+        ts.run(it, policy["name"]).write_trace(tmp_path / "trace.txt")
+        expected = (root / f"golden/{name}.{policy['name']}.trace").read_bytes()
+        assert (tmp_path / "trace.txt").read_bytes() == expected, policy["name"]
+
+
+def test_a_trace_has_the_format_of_its_name(root: Path, tmp_path: Path) -> None:
+    result = ts.run(scenario(root), "edf")
+    result.write_trace(tmp_path / "trace.json")
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    with pytest.raises(ts.InputError, match="does not name a format"):
+        result.write_trace(tmp_path / "trace.perfetto")
+    with pytest.raises(OSError):
+        result.write_trace(tmp_path / "absent" / "trace.txt")
+    assert not (tmp_path / "trace.perfetto").exists()
+
+
+def test_a_distribution_counts_every_wait(root: Path) -> None:
+    hogs = [{"name": f"hog{nth}", "workload": "hog"} for nth in range(2)]
+    it = ts.Scenario.from_dict({"name": "x", "cpus": 1, "length": "1s", "task": hogs})
+    result = ts.run(it, "round-robin")
+    samples = result._samples("wait")
+    for entity in result.report["entities"]:
+        waits = samples[entity["name"]]
+        # A wait that begins at the end of the run has no length.
+        assert abs(len(waits) - entity["waits"]) <= 1
+        assert max(waits) == entity["wait_max_ns"] / 1e6 == 10
+    # The first hog runs at once: a wait of length 0.
+    assert min(samples["hog0"]) == 0
+    picture = ts.distribution(result, "wait")
+    assert isinstance(picture, ts.Svg) and picture.startswith("<svg") and "hog1" in picture
+    with pytest.raises(ts.InputError, match="no distribution of `sleep`"):
+        ts.distribution(result, "sleep")

@@ -25,10 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
     ("fuzz", &["policies", "sched", "sim", "trace"]),
     ("conformance", &[]),
-    (
-        "python",
-        &["input", "lab", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace"],
-    ),
+    ("python", &["input", "lab", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace"]),
     (
         "cli",
         &["daemon", "lab", "input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "sys", "trace"],

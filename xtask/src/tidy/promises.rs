@@ -69,6 +69,11 @@ fn too_long(promises: &[Promise]) -> Vec<String> {
     findings
 }
 
+/// Returns whether a file of Python has a test of this name, for pytest.
+fn has_python_test(text: &str, name: &str) -> bool {
+    name.starts_with("test_") && text.lines().any(|line| line.starts_with(&format!("def {name}(")))
+}
+
 /// Returns whether `text` has a test of this name: `#[test]`, optional further attributes, then the function.
 fn has_test(text: &str, name: &str) -> bool {
     let function = format!("fn {name}(");
@@ -82,12 +87,14 @@ fn has_test(text: &str, name: &str) -> bool {
 
 #[test]
 fn every_promise_names_a_test_that_exists() {
-    let sources = texts("rs");
+    let (sources, of_python) = (texts("rs"), texts("py"));
     let promises = promises(&text("SPECIFICATION.md"));
     assert!(promises.len() > 10, "{promises:?}");
     let folder = |package: &str| if package == "xtask" { "xtask".to_string() } else { format!("crates/{package}") };
     let exists = |package: &str, name: &str| {
-        sources.iter().any(|(path, text)| path.starts_with(folder(package)) && has_test(text, name))
+        let is_here = |(path, _): &&(std::path::PathBuf, String)| path.starts_with(folder(package));
+        sources.iter().filter(is_here).any(|(_, text)| has_test(text, name))
+            || of_python.iter().filter(is_here).any(|(_, text)| has_python_test(text, name))
     };
     tidy(&broken(&promises, &exists));
 }
@@ -121,4 +128,5 @@ fn a_promise_without_a_test_is_found() {
     assert!(found[0].contains("Two") && found[1].contains("Three") && found[2].contains("`sim::a`"));
     let source = concat!("#[test", "]\n#[ignore]\nfn a() {}\nfn b() {}\n");
     assert!(has_test(source, "a") && !has_test(source, "b"));
+    assert!(has_python_test("def test_a(x):\n", "test_a") && !has_python_test("# def test_a(x):\n", "test_a"));
 }

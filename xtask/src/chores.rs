@@ -2,6 +2,7 @@
 
 use crate::component;
 use crate::oracle::SIMSO;
+use crate::python;
 use crate::root::cargo;
 use crate::stream::pass_on;
 use anyhow::Result;
@@ -14,6 +15,9 @@ pub(crate) struct Bench {
     /// Number of measurements; the medians are printed.
     #[arg(long, default_value_t = 5)]
     runs: u32,
+    /// Measure only the Python package.
+    #[arg(long, conflicts_with = "rest")]
+    python: bool,
     /// Further arguments for the benchmark.
     #[arg(last = true)]
     rest: Vec<String>,
@@ -29,6 +33,10 @@ pub(crate) struct Golden {
 
 /// Runs the benchmarks; with further arguments, only the benchmark of speed.
 pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
+    let runs = bench.runs.to_string();
+    if bench.python {
+        return python::bench(&runs);
+    }
     let mut command = cargo(&["bench", "--package", "cli", "--bench", "speed", "--"]);
     match SIMSO.python() {
         Ok(python) => drop(command.env("TACTUS_SIMSO_PYTHON", python)),
@@ -37,14 +45,15 @@ pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     if let Err(reason) = component::valgrind() {
         println!("instructions are not counted: {reason}");
     }
-    let runs = bench.runs.to_string();
     let speed = pass_on(command.args(["--runs", &runs]).args(&bench.rest))?;
     if !bench.rest.is_empty() {
         return Ok(speed);
     }
     let mut promises = cargo(&["bench", "--package", "cli", "--bench", "promises", "--"]);
     let promises = pass_on(promises.args(["--runs", &runs]))?;
-    Ok(if speed == ExitCode::SUCCESS { promises } else { speed })
+    let package = python::bench(&runs)?;
+    let failed = [speed, promises, package].into_iter().find(|code| *code != ExitCode::SUCCESS);
+    Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }
 
 /// Runs the tests of all crates except xtask. With `--update`, the tests rewrite their expected outputs.

@@ -6,9 +6,10 @@ use crate::oracle::LISA;
 use crate::program::TACTUS;
 use crate::root::{cargo, root};
 use crate::step::{Failure, Outcome, counted_by_pytest, succeeds};
-use anyhow::{Context, Result};
+use crate::stream::pass_on;
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
 
 /// Folder of the package.
@@ -52,6 +53,28 @@ impl From<Obstacle> for Outcome {
     }
 }
 
+/// Builds the wheel in `profile` in `folder` and installs it in the environment of `python`.
+fn install(python: &Path, profile: &str, folder: &str) -> Result<Result<(), Obstacle>> {
+    let wheels = root().join(folder);
+    // A wheel of an earlier version must not be installed.
+    let _ = std::fs::remove_dir_all(&wheels);
+    let mut build = Command::new(python.with_file_name("maturin"));
+    build.args(["build", "--profile", profile, "--manifest-path"]).arg(format!("{PACKAGE}/Cargo.toml"));
+    build.arg("--out").arg(&wheels).current_dir(root());
+    // maturin calls cargo, which must be the cargo of this program.
+    build.env("CARGO", cargo(&[]).get_program());
+    if let Outcome::Failed(failure) = succeeds(&mut build)? {
+        return Ok(Err(Obstacle::Failed(failure)));
+    }
+    let mut install = Command::new(python.with_file_name("uv"));
+    install.args(["pip", "install", "--quiet", "--no-deps", "--reinstall-package", "tactus-sched", "--python"]);
+    install.arg(python).arg(only_wheel(&wheels)?);
+    if let Outcome::Failed(failure) = succeeds(&mut install)? {
+        return Ok(Err(Obstacle::Failed(failure)));
+    }
+    Ok(Ok(()))
+}
+
 /// Returns a Python with the package, installed from its wheel. The package is built once, in the profile of development,
 /// which shares its libraries with `cargo test`. `cargo rustc`, which maturin calls, makes a test program in the profile
 /// `test`.
@@ -65,22 +88,8 @@ fn installed() -> Result<Result<PathBuf, Obstacle>> {
     if INSTALLED.get().is_some() {
         return Ok(Ok(python));
     }
-    let wheels = root().join("target/python-wheels");
-    // A wheel of an earlier version must not be installed.
-    let _ = std::fs::remove_dir_all(&wheels);
-    let mut build = Command::new(python.with_file_name("maturin"));
-    build.args(["build", "--profile", "dev", "--manifest-path"]).arg(format!("{PACKAGE}/Cargo.toml"));
-    build.arg("--out").arg(&wheels).current_dir(root());
-    // maturin calls cargo, which must be the cargo of this program.
-    build.env("CARGO", cargo(&[]).get_program());
-    if let Outcome::Failed(failure) = succeeds(&mut build)? {
-        return Ok(Err(Obstacle::Failed(failure)));
-    }
-    let mut install = Command::new(python.with_file_name("uv"));
-    install.args(["pip", "install", "--quiet", "--no-deps", "--reinstall-package", "tactus-sched", "--python"]);
-    install.arg(&python).arg(only_wheel(&wheels)?);
-    if let Outcome::Failed(failure) = succeeds(&mut install)? {
-        return Ok(Err(Obstacle::Failed(failure)));
+    if let Err(obstacle) = install(&python, "dev", "target/python-wheels")? {
+        return Ok(Err(obstacle));
     }
     let _ = INSTALLED.set(());
     Ok(Ok(python))
@@ -126,4 +135,22 @@ pub(crate) fn tests() -> Result<Outcome> {
         pytest.env("TACTUS_LISA_PYTHON", lisa);
     }
     counted_by_pytest(&mut pytest)
+}
+
+/// Measures the speed of the package in release mode. `runs` is the number of pairs of runs.
+pub(crate) fn bench(runs: &str) -> Result<ExitCode> {
+    let python = TOOLS.python().map_err(anyhow::Error::msg)?;
+    if let Err(obstacle) = install(&python, "release", "target/python-release")? {
+        match obstacle {
+            Obstacle::Missing(reason) => bail!(reason),
+            Obstacle::Failed(failure) => bail!("{}", failure.text),
+        }
+    }
+    let folder = root().join("target/python-bench");
+    std::fs::create_dir_all(&folder)?;
+    pass_on(&mut cargo(&["build", "--release", "--quiet", "--package", "cli"]))?;
+    let mut bench = Command::new(&python);
+    bench.arg(root().join(PACKAGE).join("benches/package.py")).args(["--runs", runs, "--command"]);
+    bench.arg(root().join("target/release/tactus")).arg("--folder").arg(folder).current_dir(root().join("target"));
+    pass_on(&mut bench)
 }

@@ -152,6 +152,12 @@ def test_the_first_ten_lines_draw_three_schedulers(
     assert "player" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("file", ["README.md", "crates/python/README.md"])
+def test_the_ten_lines_are_the_same_everywhere(root: Path, page: str, file: str) -> None:
+    block = page.split("```python\n")[1].split("```")[0]
+    assert block in (root / file).read_text()
+
+
 @pytest.mark.parametrize(
     ("heading", "texts"),
     [

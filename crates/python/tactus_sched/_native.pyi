@@ -6,7 +6,23 @@ from .pictures import Svg
 from .policy import Policy
 from .tables import ArrowTable
 
-__all__: list[str]
+__all__ = [
+    "Context",
+    "FINGERPRINT",
+    "LabCell",
+    "LabSuite",
+    "Result",
+    "Scenario",
+    "Store",
+    "__version__",
+    "check",
+    "comparison_json",
+    "comparison_svg",
+    "comparison_table",
+    "distribution_svg",
+    "policies",
+    "run",
+]
 
 __version__: str
 FINGERPRINT: str
@@ -243,7 +259,7 @@ def run(
     progress: Callable[[int, int], Any] | None = None,
 ) -> Result: ...
 def check(
-    scenario: Scenario, policy: str | Callable[[], Policy] | None, knobs: list[str], /
+    scenario: Scenario, policy: str | Callable[[], Policy] | None, knobs: list[str]
 ) -> None:
     """Raise :class:`InputError` if ``scenario`` cannot be run under ``policy`` with ``knobs``."""
 

@@ -34,7 +34,7 @@ mod _native {
     #[pymodule_export]
     use crate::result::{RunResult, comparison_json, comparison_svg, comparison_table, distribution_svg};
     #[pymodule_export]
-    use crate::run::run;
+    use crate::run::{panic, run};
     #[pymodule_export]
     use crate::scenario::PyScenario;
 

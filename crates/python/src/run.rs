@@ -163,3 +163,11 @@ pub(crate) fn run(
         }
     }
 }
+
+/// Fails as a run with a defect does. Only tests call this function.
+#[pyfunction]
+#[pyo3(name = "_panic")]
+pub(crate) fn panic(py: Python<'_>, replay: &str) -> PyResult<()> {
+    let failed = py.detach(|| without_panic(|| panic!("a run has a defect")));
+    failed.map_err(|message| internal_error(py, &message, replay))
+}

@@ -258,6 +258,7 @@ def run(
     audit: bool = False,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Result: ...
+def _panic(replay: str) -> None: ...
 def check(
     scenario: Scenario, policy: str | Callable[[], Policy] | None, knobs: list[str]
 ) -> None:

@@ -60,11 +60,8 @@ class PolicyError(TactusError):
         return f"the policy {self.policy!r} raised an exception in {self.method}()"
 
 
-class LawError(TactusError):
-    """A policy in Python broke a law of scheduling, such as running an entity on two CPUs.
-
-    ``replay`` repeats the run.
-    """
+class FailedRun(Exception):
+    """Base class of the errors of a run that can be repeated. ``replay`` repeats the run."""
 
     def __init__(self, message: str, replay: str) -> None:
         self.message = message
@@ -73,6 +70,10 @@ class LawError(TactusError):
 
     def __str__(self) -> str:
         return f"{self.message}\nto repeat: {self.replay}"
+
+
+class LawError(FailedRun, TactusError):
+    """A policy in Python broke a law of scheduling, such as running an entity on two CPUs."""
 
 
 class Stopped(TactusError):
@@ -90,13 +91,5 @@ class FingerprintError(TactusError):
     """A worker of a sweep was built from other sources, so its results would differ."""
 
 
-class InternalError(Exception):
-    """A defect of Tactus. ``replay`` repeats the run that failed."""
-
-    def __init__(self, message: str, replay: str) -> None:
-        self.message = message
-        self.replay = replay
-        super().__init__(message, replay)
-
-    def __str__(self) -> str:
-        return f"{self.message}\nto repeat: {self.replay}"
+class InternalError(FailedRun):
+    """A defect of Tactus."""

@@ -17,7 +17,7 @@ from ._native import LabCell, LabSuite, Store, __version__
 from .errors import TactusError
 from .execution import Executor, played
 from .pictures import Svg
-from .progress import tqdm
+from .progress import bar
 
 
 def play(cell: LabCell, goes_on: Callable[[int, int], bool] | None = None) -> str:
@@ -46,13 +46,13 @@ def run(
     cells = suite.cells(store)
     failed = []
     size = suite.size
-    with tqdm(total=size, initial=size - len(cells), unit="run", disable=not progress) as bar:
+    with bar(size, size - len(cells), shown=progress) as ended:
         for done in played(play, cells, executor, workers=workers):
             if done.value is None:
                 failed.append(f"{cells[done.nth]!r}: {done.error}")
             else:
                 suite.put(store, cells[done.nth], done.value)
-            bar.update()
+            ended.update()
     if failed:
         shown = "\n".join(failed[:10])
         raise RuntimeError(f"{len(failed)} of {len(cells)} runs failed:\n{shown}")

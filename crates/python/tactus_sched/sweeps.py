@@ -12,7 +12,7 @@ from . import _native
 from ._native import Scenario, Store
 from .execution import Executor, played
 from .policy import name_of
-from .progress import tqdm
+from .progress import bar
 
 Row = dict[str, Any]
 """A cell of a sweep: its axes, ``seed``, its metrics or ``report``, and ``error``."""
@@ -90,8 +90,7 @@ class Sweep:
             self._rows[nth] = row
         yield from list(self._rows.values())
         open_cells = [nth for nth in range(len(self.cells)) if nth not in self._rows]
-        bar = tqdm(total=len(self.cells), initial=len(self._rows), unit="run", disable=not self._progress)
-        with bar:
+        with bar(len(self.cells), len(self._rows), shown=self._progress) as ended:
             outcomes = played(play, [self.cells[nth] for nth in open_cells], self._executor, workers=self._workers)
             for done in outcomes:
                 nth = open_cells[done.nth]
@@ -99,7 +98,7 @@ class Sweep:
                 if done.value is not None and self._store is not None and inputs is not None:
                     self._store.put(inputs, done.value)
                 self._rows[nth] = self._row(nth, done.value, done.error)
-                bar.update()
+                ended.update()
                 yield self._rows[nth]
 
     def rows(self) -> list[Row]:

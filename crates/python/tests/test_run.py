@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import tactus_sched as ts
+from tactus_sched import _native
 
 LONG = {
     "name": "long",
@@ -213,3 +214,16 @@ def test_a_result_names_what_repeats_it(root: Path) -> None:
     assert result.replay.endswith("parallel.toml --policy edf --seed 7")
     assert json.loads(result.json())["runs"][0] == result.report
     assert result.scenario == scenario(root)
+
+
+def test_a_panic_is_an_internal_error_with_its_replay(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ts.InternalError) as raised:
+        _native._panic("tactus sim x.toml --seed 1")
+    assert not isinstance(raised.value, ts.TactusError)
+    assert "a run has a defect" in raised.value.message and "run.rs" in raised.value.message
+    assert str(raised.value).endswith("to repeat: tactus sim x.toml --seed 1")
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (copy.message, copy.replay) == (raised.value.message, raised.value.replay)
+    # Nothing is printed, and the next run works.
+    assert capfd.readouterr().err == ""
+    assert ts.run(scenario(root), "edf").report["total"]["delivered_ns"] > 0

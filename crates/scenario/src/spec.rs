@@ -202,6 +202,30 @@ pub struct Target {
 }
 
 impl Scenario {
+    /// Returns a scenario of one host without costs, entities and applications.
+    pub(crate) fn bare(name: &str, host: Topology, length: Nanos) -> Scenario {
+        Scenario {
+            name: name.to_string(),
+            hosts: 1,
+            host,
+            length,
+            warm_up: Nanos::ZERO,
+            warm_up_place: Span::default(),
+            seed: None,
+            policy: None,
+            costs: Costs::NONE,
+            groups: Vec::new(),
+            entities: Vec::new(),
+            applications: Vec::new(),
+            guests: Vec::new(),
+            manager: None,
+            samples: None,
+            network: None,
+            disk: None,
+            source: Source::default(),
+        }
+    }
+
     /// Returns the instant at which the measurement starts.
     #[must_use]
     pub fn measured_from(&self) -> Instant {

@@ -1,6 +1,6 @@
 //! Task sets: periodic tasks in CSV, with the columns `id`, `period_us` and `wcet_us` in any order.
 
-use crate::{Costs, EntitySpec, JobEnd, Periodic, Scenario, Workload};
+use crate::{EntitySpec, JobEnd, Periodic, Scenario, Workload};
 use csv::ByteRecord;
 use input::problem::{Findings, Problem, Problems, Wrong, nearest, quoted};
 use input::source::{Placed, Source, Span, floor};
@@ -45,26 +45,8 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, length: Nanos) -> Scena
         real_place: Span::default(),
         place: Span::default(),
     };
-    Scenario {
-        name: name.to_string(),
-        hosts: 1,
-        host: Topology::new(cpus),
-        length,
-        warm_up: Nanos::ZERO,
-        warm_up_place: Span::default(),
-        seed: None,
-        policy: None,
-        costs: Costs::NONE,
-        groups: Vec::new(),
-        entities: tasks.iter().map(entity).collect(),
-        applications: Vec::new(),
-        guests: Vec::new(),
-        manager: None,
-        samples: None,
-        network: None,
-        disk: None,
-        source: Source::default(),
-    }
+    let bare = Scenario::bare(name, Topology::new(cpus), length);
+    Scenario { entities: tasks.iter().map(entity).collect(), ..bare }
 }
 
 impl Task {

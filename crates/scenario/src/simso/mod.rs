@@ -105,24 +105,10 @@ fn scenario(title: &str, document: &Document<'_>, findings: &mut Findings) -> Op
         return None;
     }
     Some(Scenario {
-        name: title.to_string(),
-        hosts: 1,
-        host: Topology::new(cpus),
-        length,
-        warm_up: Nanos::ZERO,
-        warm_up_place: Span::default(),
-        seed: None,
         policy: scheduler_of.map(|scheduler_of| policy(scheduler_of.order, scheduler.at_value("class"))),
         costs: Costs { handling, ..Costs::NONE },
-        groups: Vec::new(),
-        entities: Vec::new(),
         applications,
-        guests: Vec::new(),
-        manager: None,
-        samples: None,
-        network: None,
-        disk: None,
-        source: Source::default(),
+        ..Scenario::bare(title, Topology::new(cpus), length)
     })
 }
 

@@ -126,7 +126,8 @@ class Cluster:
 
     def _used(self) -> float:
         """Return the CPU time of client, scheduler and workers."""
-        return time.process_time() + sum(self.client.run(time.process_time).values())
+        of_workers: dict[str, float] = self.client.run(time.process_time)
+        return time.process_time() + sum(of_workers.values())
 
     def sweep(self, seeds: range) -> None:
         """Run a cell of at least 100 ms for each seed."""
@@ -140,7 +141,7 @@ class Cluster:
         self.cpu_of_cells += sum(row["cpu"] for row in rows)
 
     def close(self) -> None:
-        self.client.close()
+        self.client.close()  # type: ignore[no-untyped-call]
         self.cluster.close()
 
 

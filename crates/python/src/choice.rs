@@ -41,6 +41,9 @@ impl Chosen {
         let raised = |why: Problems| input_error(py, &why);
         let scenario = Arc::clone(&asked.scenario);
         let guest_knobs = settings(guest_knobs).map_err(raised)?;
+        if guests.is_none() && !guest_knobs.is_empty() {
+            return Err(wrong(py, "guest_knobs are of a policy that is not named", "add guest_policy"));
+        }
         let guests = run::choose_for_guests(scenario.guests.len(), guests, &guest_knobs).map_err(raised)?;
         let name = match policy {
             None => None,
@@ -49,6 +52,10 @@ impl Chosen {
                 Err(_) if !knobs.is_empty() => {
                     let remedy = "give the values to the constructor: policy=lambda: MyPolicy(3)";
                     return Err(wrong(py, "a policy in Python has no knobs", remedy));
+                }
+                Err(_) if matches!(asked.form, Form::Tasks { is_partitioned: true, .. }) => {
+                    let remedy = "use partitioned=False, or a registered policy";
+                    return Err(wrong(py, "a policy in Python does not assign tasks to CPUs", remedy));
                 }
                 Err(_) => {
                     let (choice, failure) = made(policy)?;

@@ -1,8 +1,7 @@
 //! [`LabSuite`] and [`LabCell`]: the experiments of papers, whose runs may take place in other processes. [`PyStore`]:
 //! the finished runs that the command keeps, too.
 
-use crate::failure::without_panic;
-use crate::failure::{internal_error, lab_error, wrong};
+use crate::failure::{internal_error, lab_error, without_panic, wrong};
 use lab::cell::Cell;
 use lab::experiment::{Extent, Point, shown};
 use lab::judge::{Verdict, judge};
@@ -123,7 +122,7 @@ impl LabCell {
     /// Runs the cell and returns its measurements as JSON.
     #[pyo3(signature = (goes_on = None))]
     fn play(&self, py: Python<'_>, goes_on: Option<Py<PyAny>>) -> PyResult<String> {
-        let mut watch = crate::run::Watch::of(goes_on, None);
+        let mut watch = crate::watch::Watch::of(goes_on, None);
         let played = py.detach(|| {
             without_panic(|| {
                 let cell = Cell::new(&self.experiment, self.extent, &self.point, self.seed)?;

@@ -1,13 +1,15 @@
 //! Writes the trace of a run to a file, in the formats of `tactus sim --trace` and `--ftrace`. The run is repeated.
 
-use crate::failure::{input_error, internal_error, without_panic, wrong};
+use crate::failure::wrong;
+use crate::repeat::Finished;
 use input::problem::Problems;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use run::{Observers, Run};
+use run::{Observers, Progress, Run};
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use tempfile::NamedTempFile;
 use trace::{ChromeWriter, FtraceWriter, TextWriter, WorldChromeWriter, WorldTextWriter};
 
 /// The format of a trace.
@@ -35,45 +37,52 @@ impl Format {
     }
 }
 
-/// Repeats `run` and writes its trace to `path`.
-pub(crate) fn write(py: Python<'_>, run: &Run, format: Format, path: &Path, replay: &str) -> PyResult<()> {
+/// Repeats a run and writes its trace to `path`. The file appears complete or not at all.
+pub(crate) fn write(py: Python<'_>, finished: &Finished, format: Format, path: &Path) -> PyResult<()> {
     let unwritten = |why: io::Error| PyOSError::new_err(format!("{}: {why}", path.display()));
-    let file = File::create(path).map_err(unwritten)?;
-    match py.detach(|| without_panic(|| record(run, format, file))) {
-        Err(message) => Err(internal_error(py, &message, replay)),
-        Ok(Err(why)) => Err(input_error(py, &why)),
-        Ok(Ok(written)) => written.map_err(unwritten),
-    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let draft = NamedTempFile::new_in(folder).map_err(unwritten)?;
+    let file = draft.reopen().map_err(unwritten)?;
+    finished.repeat(py, |run, goes_on| record(run, format, file, goes_on))?.map_err(unwritten)?;
+    // A temporary file is readable by its owner alone.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    draft.as_file().set_permissions(mode).map_err(unwritten)?;
+    draft.persist(path).map(drop).map_err(|why| unwritten(why.error))
 }
 
-fn record(run: &Run, format: Format, file: File) -> Result<io::Result<()>, Problems> {
+fn record(
+    run: &Run,
+    format: Format,
+    file: File,
+    goes_on: &mut dyn FnMut(Progress) -> bool,
+) -> Result<io::Result<()>, Problems> {
     let header = run.header()?;
     let first = &header.machines[0].header;
     let is_alone = header.machines.len() == 1;
     Ok(match format {
         Format::Ftrace => {
             let mut writer = FtraceWriter::new(file, first);
-            run.play(Observers::none().host(&mut writer))?;
+            run.play_while(Observers::none().host(&mut writer), goes_on)?;
             writer.finish().map(drop)
         }
         Format::Text if is_alone => {
             let mut writer = TextWriter::new(file, first);
-            run.play(Observers::none().host(&mut writer))?;
+            run.play_while(Observers::none().host(&mut writer), goes_on)?;
             writer.finish().map(drop)
         }
         Format::Text => {
             let mut writer = WorldTextWriter::new(file, &header);
-            run.play(Observers::none().world(&mut writer))?;
+            run.play_while(Observers::none().world(&mut writer), goes_on)?;
             writer.finish().map(drop)
         }
         Format::Chrome if is_alone => {
             let mut writer = ChromeWriter::new(file, first);
-            run.play(Observers::none().host(&mut writer))?;
+            run.play_while(Observers::none().host(&mut writer), goes_on)?;
             writer.finish().map(drop)
         }
         Format::Chrome => {
             let mut writer = WorldChromeWriter::new(file, &header);
-            run.play(Observers::none().world(&mut writer))?;
+            run.play_while(Observers::none().world(&mut writer), goes_on)?;
             writer.finish().map(drop)
         }
     })

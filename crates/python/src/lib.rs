@@ -12,12 +12,15 @@ mod files;
 mod jobs;
 mod listing;
 mod made;
+mod repeat;
+mod replay;
 mod result;
 mod run;
 mod samples;
 mod scenario;
 mod switches;
 mod table;
+mod watch;
 
 use pyo3::prelude::*;
 

@@ -1,7 +1,8 @@
 //! [`RunResult`]: the report of a run, its tables and its pictures.
 
-use crate::failure::{input_error, internal_error, without_panic, wrong};
+use crate::failure::{internal_error, wrong};
 use crate::files::{self, Format};
+use crate::repeat::Finished;
 use crate::samples::{Measure, Samples};
 use crate::scenario::PyScenario;
 use arrow_array::RecordBatch;
@@ -11,7 +12,7 @@ use lab::plot::Figure;
 use pyo3::prelude::*;
 use pyo3_arrow::PyTable;
 use report::{Report, Runs, Widths};
-use run::{Observers, Run};
+use run::Observers;
 use sched::{Instant, Nanos};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,31 +36,22 @@ pub(crate) struct Recorded {
 /// The result of a run.
 #[pyclass(frozen, module = "tactus_sched", name = "Result")]
 pub(crate) struct RunResult {
-    pub(crate) run: Run,
+    pub(crate) finished: Finished,
     pub(crate) report: Report,
     pub(crate) recorded: Recorded,
     pub(crate) elapsed: Duration,
     pub(crate) scenario: Py<PyScenario>,
-    pub(crate) replay: String,
 }
 
 impl RunResult {
     /// Repeats the run until `to` and returns its schedule.
     fn schedule(&self, py: Python<'_>, to: Instant) -> PyResult<WorldTimeline> {
-        let replayed = py.detach(|| {
-            without_panic(|| {
-                let mut watch = WorldWatch::new(&self.run.header()?, to);
-                let goes_on = |progress: run::Progress| progress.now < to;
-                self.run.play_while(Observers::none().world(&mut watch), goes_on)?;
-                Ok(watch.finish())
-            })
-        });
-        match replayed {
-            Err(message) => Err(internal_error(py, &message, &self.replay)),
-            Ok(Err(why)) => Err(input_error(py, &why)),
-            Ok(Ok(Err(why))) => Err(internal_error(py, &why.to_string(), &self.replay)),
-            Ok(Ok(Ok(timeline))) => Ok(timeline),
-        }
+        let repeated = self.finished.repeat(py, |run, goes_on| {
+            let mut watch = WorldWatch::new(&run.header()?, to);
+            run.play_while(Observers::none().world(&mut watch), |progress| progress.now < to && goes_on(progress))?;
+            Ok(watch.finish())
+        })?;
+        repeated.map_err(|why| internal_error(py, &why.to_string(), &self.finished.replay))
     }
 
     fn picture(&self, (from, to): (Instant, Instant), width: u32) -> Picture {
@@ -71,7 +63,7 @@ impl RunResult {
     fn window(&self, py: Python<'_>, from: u64, to: Option<u64>) -> PyResult<(Instant, Instant)> {
         let length = self.report.length_ns;
         let from = Instant::at_ns(from);
-        let to = to.unwrap_or_else(|| (from.as_ns() + (length / 10).max(100_000_000)).min(length));
+        let to = to.unwrap_or_else(|| (from.as_ns().saturating_add((length / 10).max(100_000_000))).min(length));
         if from.as_ns() < to && to <= length {
             return Ok((from, Instant::at_ns(to)));
         }
@@ -127,7 +119,7 @@ impl RunResult {
 
     #[getter]
     fn replay(&self) -> &str {
-        &self.replay
+        &self.finished.replay
     }
 
     #[getter]
@@ -176,30 +168,22 @@ impl RunResult {
     /// Returns the samples of `measure` in milliseconds, by entity. Repeats the run.
     fn _samples(&self, py: Python<'_>, measure: &str) -> PyResult<BTreeMap<String, Vec<f64>>> {
         let measure = measure_of(py, measure)?;
-        let sampled = py.detach(|| {
-            without_panic(|| {
-                let header = self.run.header()?;
-                let from = self.run.scenario.measured_from();
-                let mut samples = Samples::new(&header.machines[0].header, measure, from);
-                self.run.play(Observers::none().host(&mut samples))?;
-                Ok(samples.of)
-            })
-        });
-        match sampled {
-            Err(message) => Err(internal_error(py, &message, &self.replay)),
-            Ok(Err(why)) => Err(input_error(py, &why)),
-            Ok(Ok(samples)) => Ok(samples),
-        }
+        self.finished.repeat(py, |run, goes_on| {
+            let header = run.header()?;
+            let mut samples = Samples::new(&header.machines[0].header, measure, run.scenario.measured_from());
+            run.play_while(Observers::none().host(&mut samples), goes_on)?;
+            Ok(samples.of)
+        })
     }
 
     /// Writes the trace of all machines.
     fn write_trace(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        files::write(py, &self.run, Format::of(py, &path)?, &path, &self.replay)
+        files::write(py, &self.finished, Format::of(py, &path)?, &path)
     }
 
     /// Writes the trace of the first host in ftrace's text format.
     fn write_ftrace(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        files::write(py, &self.run, Format::Ftrace, &path, &self.replay)
+        files::write(py, &self.finished, Format::Ftrace, &path)
     }
 
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {

@@ -1,24 +1,23 @@
 //! [`run`]: one run without the GIL, with progress, interruption and recorders.
 
-#![expect(clippy::disallowed_methods, reason = "the module calls Python every 40 ms and reports the duration of a run")]
+#![expect(clippy::disallowed_methods, reason = "the module reports the duration of a run")]
 
 use crate::choice::Chosen;
-use crate::failure::{input_error, internal_error, law_error, policy_error, stopped, without_panic};
+use crate::failure::{input_error, internal_error, law_error, stopped, without_panic};
 use crate::jobs::jobs_table;
-use crate::made::{Failed, Failure};
+use crate::repeat::Finished;
+use crate::replay::Options;
 use crate::result::{Recorded, RunResult};
 use crate::scenario::PyScenario;
 use crate::switches::SwitchTable;
 use crate::table::TraceTable;
+use crate::watch::{Watch, failure_of};
 use ::run::{Observers, Progress, Run};
 use input::problem::Problems;
 use measure::jobs::JobLog;
 use pyo3::prelude::*;
 use report::Report;
-use std::time::{Duration, Instant};
-
-/// Time between two calls of the progress function, and between two checks for Ctrl-C.
-const WATCHED_EVERY: Duration = Duration::from_millis(40);
+use std::time::Instant;
 
 /// What a run records besides its report.
 #[derive(Clone, Copy)]
@@ -27,54 +26,6 @@ pub(crate) struct Recording {
     pub(crate) switches: bool,
     pub(crate) jobs: bool,
     pub(crate) audit: bool,
-}
-
-/// Observer of a run: the caller's progress function, Ctrl-C and the failure of a policy in Python.
-pub(crate) struct Watch {
-    progress: Option<Py<PyAny>>,
-    failure: Option<Failure>,
-    last: Instant,
-    /// Exception that ended the run.
-    pub(crate) raised: Option<PyErr>,
-    /// Simulated time at which the progress function stopped the run. Unit: nanoseconds.
-    pub(crate) stopped_ns: Option<u64>,
-}
-
-impl Watch {
-    /// Creates the observer of a run that begins now.
-    pub(crate) fn of(progress: Option<Py<PyAny>>, failure: Option<Failure>) -> Watch {
-        Watch { progress, failure, last: Instant::now(), raised: None, stopped_ns: None }
-    }
-
-    /// Returns whether the run goes on.
-    pub(crate) fn goes_on(&mut self, progress: Progress) -> bool {
-        if self.failure.as_ref().is_some_and(Failure::is_set) {
-            return false;
-        }
-        if self.last.elapsed() < WATCHED_EVERY {
-            return true;
-        }
-        self.last = Instant::now();
-        match Python::attach(|py| self.tell(py, progress)) {
-            Ok(goes_on) => goes_on,
-            Err(raised) => {
-                self.raised = Some(raised);
-                false
-            }
-        }
-    }
-
-    fn tell(&mut self, py: Python<'_>, progress: Progress) -> PyResult<bool> {
-        py.check_signals()?;
-        let Some(function) = &self.progress else { return Ok(true) };
-        let (now, end) = (progress.now.as_ns(), progress.end.as_ns());
-        let answer = function.bind(py).call1((now, end))?;
-        let goes_on = answer.is_none() || answer.is_truthy()?;
-        if !goes_on {
-            self.stopped_ns = Some(now);
-        }
-        Ok(goes_on)
-    }
 }
 
 /// Runs `run`. `None`: `watch` ended the run.
@@ -134,21 +85,23 @@ pub(crate) fn run(
     let seed = seed.or(chosen.scenario.seed).unwrap_or(0);
     let Chosen { scenario: placed, choice, guests, failure } = chosen;
     let run = Run { seed, guests, ..Run::new(placed, choice) };
-    // The command has no policies in Python.
-    let replay = match &failure {
-        None => format!("{} --policy {} --seed {seed}", asked.replay(), run.choice.name()),
-        Some(_) => format!("tactus_sched.run(scenario, {}, seed={seed})", run.choice.name()),
+    let options = Options {
+        policy: run.choice.name(),
+        is_registered: failure.is_none(),
+        knobs: &knobs,
+        guest_policy: guest_policy.as_deref(),
+        seed,
     };
+    // The command has no policies in Python.
+    let command = if failure.is_none() { asked.command(&options, &guest_knobs) } else { None };
+    let replay = command.unwrap_or_else(|| options.expression(&guest_knobs));
     let recording = Recording { trace, switches, jobs, audit };
     let mut watch = Watch::of(progress, failure.clone());
     let begun = Instant::now();
     let played = py.detach(|| without_panic(|| play(&run, recording, |progress| watch.goes_on(progress))));
     let elapsed = begun.elapsed();
-    if let Some(failed) = failure.as_ref().and_then(Failure::take) {
-        return Err(match failed {
-            Failed::Raised { method, error } => policy_error(py, run.choice.name(), method, error),
-            Failed::BrokeLaw(message) => law_error(py, &message, &replay),
-        });
+    if let Some(error) = failure_of(py, failure.as_ref(), run.choice.name(), &replay) {
+        return Err(error);
     }
     if let Some(raised) = watch.raised {
         return Err(raised);
@@ -159,7 +112,8 @@ pub(crate) fn run(
         Ok(Err(why)) => Err(input_error(py, &why)),
         Ok(Ok(None)) => Err(stopped(py, watch.stopped_ns.unwrap_or_default())),
         Ok(Ok(Some((report, recorded)))) => {
-            Ok(RunResult { run, report, recorded, elapsed, scenario: scenario.clone().unbind(), replay })
+            let finished = Finished { run, failure, replay };
+            Ok(RunResult { finished, report, recorded, elapsed, scenario: scenario.clone().unbind() })
         }
     }
 }

@@ -1,6 +1,7 @@
 //! [`PyScenario`]: a scenario or a task set, with all files to which it refers, so that it can be pickled.
 
 use crate::failure::{input_error, wrong};
+use crate::replay::{Options, quoted};
 use input::files::{Files, Unreadable};
 use input::problem::Problems;
 use lab::disk::{self, Disk};
@@ -49,6 +50,8 @@ pub(crate) struct PyScenario {
     text: String,
     files: Contents,
     pub(crate) form: Form,
+    /// Whether the scenario was read from the file `name`.
+    is_in_file: bool,
     pub(crate) scenario: Arc<Scenario>,
 }
 
@@ -62,6 +65,7 @@ impl PyScenario {
             text: text.to_string(),
             files,
             form: Form::Toml,
+            is_in_file: false,
             scenario: scenario.into(),
         })
     }
@@ -76,6 +80,7 @@ impl PyScenario {
             text: text.to_string(),
             files: Contents::new(),
             form,
+            is_in_file: false,
             scenario: scenario.into(),
         })
     }
@@ -85,16 +90,23 @@ impl PyScenario {
         self.form != Form::Toml
     }
 
-    /// Returns a command that reads this scenario.
-    pub(crate) fn replay(&self) -> String {
-        match self.form {
-            Form::Toml => format!("tactus sim {}", self.name),
+    /// Returns the command that repeats a run of this scenario. `None`: the scenario is not in a file, or not in this
+    /// form.
+    pub(crate) fn command(&self, options: &Options<'_>, guest_knobs: &[String]) -> Option<String> {
+        let file = quoted(&self.name);
+        let input = match self.form {
+            _ if !self.is_in_file => return None,
+            Form::Toml => file,
             Form::Tasks { cpus, length, is_partitioned } => {
+                let seconds = length.as_ns() / 1_000_000_000;
+                if Nanos::s(seconds) != length {
+                    return None;
+                }
                 let partitioned = if is_partitioned { " --partitioned" } else { "" };
-                let seconds = length.as_ns().div_ceil(1_000_000_000);
-                format!("tactus sim --tasks {} --cpus {cpus} --seconds {seconds}{partitioned}", self.name)
+                format!("--tasks {file} --cpus {cpus} --seconds {seconds}{partitioned}")
             }
-        }
+        };
+        Some(options.command(&input, guest_knobs))
     }
 }
 
@@ -111,7 +123,8 @@ impl PyScenario {
         let name = path.display().to_string();
         let read = || {
             let source = input::text::decode(&name, disk::read(&path)?)?;
-            PyScenario::read(&name, source.text(), Contents::new())
+            let scenario = PyScenario::read(&name, source.text(), Contents::new())?;
+            Ok(PyScenario { is_in_file: true, ..scenario })
         };
         read().map_err(|why| input_error(py, &why))
     }
@@ -158,21 +171,27 @@ impl PyScenario {
     fn from_tasks(tasks: &Bound<'_, PyAny>, cpus: usize, length: &str, partitioned: bool) -> PyResult<PyScenario> {
         let py = tasks.py();
         let raised = |why: Problems| input_error(py, &why);
-        let (name, csv) = match tasks.extract::<PathBuf>() {
-            Ok(path) => {
+        let path = tasks.extract::<PathBuf>().ok();
+        let is_in_file = path.is_some();
+        let (name, csv) = match path {
+            Some(path) => {
                 let name = path.display().to_string();
                 let read = disk::read(&path).and_then(|bytes| input::text::decode(&name, bytes));
                 (name, read.map_err(raised)?.text().to_string())
             }
-            Err(_) => {
-                let pairs: Vec<(u64, u64)> = tasks.extract()?;
+            None => {
+                let pairs: Vec<(u64, u64)> = tasks.extract().map_err(|_| {
+                    let remedy = "use pairs of whole numbers of microseconds: [(10_000, 2_000)]";
+                    wrong(py, "the tasks are not pairs of period and execution time", remedy)
+                })?;
                 let row = |(nth, (period, wcet)): (usize, (u64, u64))| format!("{},{period},{wcet}\n", nth + 1);
                 let rows: String = pairs.into_iter().enumerate().map(row).collect();
                 ("tasks.csv".to_string(), format!("id,period_us,wcet_us\n{rows}"))
             }
         };
         let length = input::duration::length(length).map_err(raised)?;
-        PyScenario::_from_csv(py, &csv, cpus, length.as_ns(), partitioned, name)
+        let scenario = PyScenario::_from_csv(py, &csv, cpus, length.as_ns(), partitioned, name)?;
+        Ok(PyScenario { is_in_file, ..scenario })
     }
 
     /// Makes the scenario of a task set in CSV. Pickled task sets are read with this function.
@@ -303,10 +322,13 @@ impl PyScenario {
 /// Converts a dict to TOML.
 fn toml_of(values: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = values.py();
-    let json: String = py.import("json")?.call_method1("dumps", (values,))?.extract()?;
+    let json = py.import("json")?.call_method1("dumps", (values,)).map_err(|why| {
+        wrong(py, format!("the values are not a scenario: {why}"), "use texts, numbers, booleans, lists and dicts")
+    })?;
+    let json: String = json.extract()?;
     let table: Result<toml::Table, _> = serde_json::from_str(&json);
     let table = table.map_err(|why| {
-        wrong(py, format!("the values are no scenario: {why}"), "use texts, numbers, booleans, lists and dicts")
+        wrong(py, format!("the values are not a scenario: {why}"), "use texts, numbers, booleans, lists and dicts")
     })?;
     Ok(toml::to_string(&table).expect("a table is TOML"))
 }

@@ -7,6 +7,7 @@ use arrow_array::builder::{ArrayBuilder, PrimitiveBuilder};
 use arrow_array::types::{Int8Type, Int16Type, Int32Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema, SchemaRef};
+use indexmap::IndexSet;
 use sched::{Action, CpuId, EntityId, Input, Instant};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -98,7 +99,7 @@ impl Row {
 pub(crate) struct TraceTable {
     machines: Vec<String>,
     /// Names of the entities, in the order of their arrival.
-    entities: Vec<String>,
+    entities: IndexSet<String>,
     numbers: HashMap<(MachineId, EntityId), i32>,
     /// Entity that runs on each CPU of each machine.
     running: Vec<Vec<Option<EntityId>>>,
@@ -125,7 +126,7 @@ impl TraceTable {
     pub(crate) fn new(header: &WorldHeader) -> TraceTable {
         TraceTable {
             machines: header.machines.iter().map(|machine| machine.name.clone()).collect(),
-            entities: Vec::new(),
+            entities: IndexSet::new(),
             numbers: HashMap::new(),
             running: header.machines.iter().map(|machine| vec![None; machine.header.cpus]).collect(),
             time: PrimitiveBuilder::with_capacity(ROWS),
@@ -152,8 +153,8 @@ impl TraceTable {
     /// Returns the batches and their schema.
     pub(crate) fn finish(mut self) -> (Vec<RecordBatch>, SchemaRef) {
         self.end_batch();
-        let texts = |names: &[String]| -> ArrayRef { Arc::new(StringArray::from_iter_values(names)) };
-        let (machines, entities) = (texts(&self.machines), texts(&self.entities));
+        let machines: ArrayRef = Arc::new(StringArray::from_iter_values(&self.machines));
+        let entities: ArrayRef = Arc::new(StringArray::from_iter_values(&self.entities));
         let kinds: ArrayRef = Arc::new(StringArray::from(KINDS.to_vec()));
         let mut schema = None;
         let batch = |columns: Columns| {
@@ -270,8 +271,9 @@ impl TraceTable {
 impl WorldSink for TraceTable {
     fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
         if let Event::Attach { entity, name, .. } = event {
-            self.numbers.insert((machine, *entity), i32::try_from(self.entities.len()).unwrap_or(i32::MAX));
-            self.entities.push(name.clone());
+            // Entities of several machines, or of different times, may have one name.
+            let number = self.entities.insert_full(name.clone()).0;
+            self.numbers.insert((machine, *entity), i32::try_from(number).unwrap_or(i32::MAX));
         }
         let Some(row) = self.row(machine, event) else { return };
         match *event {

@@ -4,7 +4,7 @@
 >>> scenario = ts.Scenario.from_file("scenarios/three-vms.toml")
 >>> ts.compare(scenario, ["credit", "cfs", "edf"])
 
-A :class:`Scenario` says which VMs and tasks run on which machines for how long. :func:`run` runs it under a policy and
+A :class:`Scenario` describes VMs and tasks, their machines, and the length of a run. :func:`run` runs it under a policy and
 returns a :class:`Result`; :func:`compare` runs it under several policies; :func:`sweep` runs it for each combination of
 values and seeds, on threads, processes or a Dask cluster. Results are deterministic: equal scenarios, policies, knobs
 and seeds give equal results on every machine.
@@ -13,7 +13,7 @@ and seeds give equal results on every machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _native, tasksets
@@ -29,23 +29,11 @@ from .errors import (
     Stopped,
     TactusError,
 )
+from .knobs import Knobs, seed_of, settings, settings_for
 from .pictures import Svg
 from .policy import Params, Policy, Refused, params
 from .sweeps import Sweep, sweep
 from .tables import ArrowTable
-
-Knobs = Mapping[str, str | int | bool]
-"""Knobs of a policy by name: ``{"slice": "5ms", "enforce": "hard"}``."""
-
-
-def _settings(knobs: Knobs | None) -> list[str]:
-    def text(value: str | int | bool) -> str:
-        if isinstance(value, bool):
-            return "on" if value else "off"
-        return str(value)
-
-    return [f"{name}={text(value)}" for name, value in (knobs or {}).items()]
-
 
 def run(
     scenario: Scenario,
@@ -71,7 +59,7 @@ def run(
     checks the laws of scheduling independently (``Result.broken_laws``).
 
     ``progress`` is called about 25 times a second with the simulated time and the end of the run, in nanoseconds. If it
-    returns ``False``, the run ends with :class:`Stopped`. Ctrl-C ends the run within 100 ms.
+    returns a false value other than ``None``, the run ends with :class:`Stopped`. Ctrl-C ends the run within 100 ms.
 
     The run releases the GIL, so several threads run several scenarios at once.
 
@@ -80,10 +68,10 @@ def run(
     return _native.run(
         scenario,
         policy,
-        knobs=_settings(knobs),
+        knobs=settings(knobs),
         guest_policy=guest_policy,
-        guest_knobs=_settings(guest_knobs),
-        seed=seed,
+        guest_knobs=settings(guest_knobs),
+        seed=None if seed is None else seed_of(seed),
         trace=trace,
         switches=switches,
         jobs=jobs,
@@ -100,12 +88,21 @@ def compare(
     seed: int | None = None,
     jobs: bool = False,
 ) -> Comparison:
-    """Run ``scenario`` under each of ``policies`` with the same seed. Raises the exceptions of :func:`run`."""
-    return Comparison([run(scenario, policy, knobs=knobs, seed=seed, jobs=jobs) for policy in policies])
+    """Run ``scenario`` under each of ``policies`` with the same seed. Raises the exceptions of :func:`run`.
+
+    As in ``tactus sim --policy A,B``, a knob applies to the policies that have it.
+    """
+    seed = None if seed is None else seed_of(seed)
+    return Comparison(
+        [
+            _native.run(scenario, policy, knobs=settings_for(policy, knobs, policies), seed=seed, jobs=jobs)
+            for policy in policies
+        ]
+    )
 
 
 def policies() -> list[dict[str, Any]]:
-    """Return all policies, each with its name, title, source, guarantees, knobs and essay (``text``)."""
+    """Return all policies, each with its name, title, source, promises, knobs and essay (``text``)."""
     listed: list[dict[str, Any]] = json.loads(_native.policies())
     return listed
 

@@ -15,6 +15,7 @@ __all__ = [
     "Scenario",
     "Store",
     "__version__",
+    "_panic",
     "check",
     "comparison_json",
     "comparison_svg",
@@ -106,6 +107,7 @@ class Scenario:
     def policy(self) -> str | None: ...
     @property
     def names(self) -> list[str]: ...
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]: ...
     def __hash__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
 
@@ -133,7 +135,7 @@ class Result:
 
     @property
     def replay(self) -> str:
-        """Command that repeats the run."""
+        """Command that repeats the run, or an expression in Python if the command cannot."""
 
     @property
     def scenario(self) -> Scenario: ...
@@ -145,8 +147,9 @@ class Result:
     def trace(self) -> ArrowTable:
         """All events, with the columns ``time_ns``, ``machine``, ``event``, ``cpu``, ``entity`` and ``value``.
 
-        ``value`` is the end of a time slice for ``run`` and ``extend``, the deadline for ``release``, a duration for
-        ``ran``, ``thaw``, ``woke``, ``irq`` and ``period``, and a number of bytes for ``sent``, ``arrived`` and ``lost``.
+        ``value`` is the end of a time slice for ``run`` and ``extend``, an instant for ``release`` (the deadline) and
+        ``set_alarm``, a duration for ``ran``, ``thaw``, ``woke``, ``irq``, ``period`` and ``other``, a number of bytes for
+        ``sent``, ``arrived`` and ``lost``, a number for ``skipped``, and the bits of the reasons for ``held``.
         """
 
     @property

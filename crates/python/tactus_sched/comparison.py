@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _native
 from ._native import Result
+from .errors import InputError
 from .pictures import Svg
 
 
@@ -23,9 +24,18 @@ def distribution(result: Result, measure: str = "wait", entities: Sequence[str] 
     a job to its completion. ``entities`` are entities of the first host, by default all with samples.
     """
     samples = result._samples(measure)
-    chosen = [name for name in (samples if entities is None else entities) if samples.get(name)]
+    chosen = list(samples) if entities is None else list(entities)
+    for name in chosen:
+        _check_entity(name, samples)
     curves = [(name, samples[name]) for name in chosen]
     return Svg(_native.distribution_svg(result.scenario.title, result.policy, measure, curves))
+
+
+def _check_entity(name: str, samples: Mapping[str, Sequence[float]]) -> None:
+    """Raise :class:`InputError` if the entity ``name`` has no samples."""
+    if not samples.get(name):
+        known = ", ".join(sorted(samples)) or "a run with samples"
+        raise InputError([("", f"the entity `{name}` has no samples", f"use one of {known}")])
 
 
 class Comparison(Sequence[Result]):
@@ -66,6 +76,8 @@ class Comparison(Sequence[Result]):
         curves = []
         for result in self.results:
             samples = result._samples(measure)
+            if entity is not None:
+                _check_entity(entity, samples)
             chosen = samples.get(entity, []) if entity is not None else sum(samples.values(), [])
             curves.append((result.policy, chosen))
         title = self.results[0].scenario.title if self.results else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from threading import Event
@@ -28,21 +30,30 @@ class Done(NamedTuple):
     error: str | None
 
 
-def play_batch(play: Callable[..., Any], batch: Sequence[tuple[int, Any]], fingerprint: str) -> list[Done]:
-    """Call ``play`` for each cell of ``batch``. Runs on a worker."""
+def play_batch(
+    play: Callable[..., Any], batch: Sequence[tuple[int, Any]], fingerprint: str, ended: Event | None = None
+) -> list[Done]:
+    """Call ``play`` for each cell of ``batch``. Runs on a worker. ``ended`` stops the runs of a thread."""
     if fingerprint != FINGERPRINT:
         raise FingerprintError(
             f"this worker was built from the sources {FINGERPRINT[:12]}, but the sweep needs {fingerprint[:12]}; "
             "install the same wheel on all workers"
         )
-    return [_done(play, nth, cell, None) for nth, cell in batch]
+    goes_on = None if ended is None else (lambda _now, _end: not ended.is_set())
+    return [_done(play, nth, cell, goes_on) for nth, cell in batch]
 
 
 def _done(play: Callable[..., Any], nth: int, cell: Any, goes_on: Callable[[int, int], bool] | None) -> Done:
     try:
         return Done(nth, play(cell) if goes_on is None else play(cell, goes_on), None)
     except Exception as error:
-        return Done(nth, None, f"{type(error).__name__}: {error}")
+        return Done(nth, None, described(error))
+
+
+def described(error: BaseException) -> str:
+    """Return the exception and its cause as text."""
+    cause = f": {described(error.__cause__)}" if error.__cause__ is not None else ""
+    return f"{type(error).__name__}: {error}{cause}"
 
 
 def is_dask(executor: Executor) -> bool:
@@ -61,7 +72,8 @@ def played(
     """Yield the outcome of ``play(cell)`` for all ``cells``, in the order in which they end.
 
     Without an executor, the cells are played on threads of this process. An interruption, or the end of the iteration,
-    cancels the cells that have not ended.
+    cancels the cells that have not begun, and stops the runs on threads of this process. A batch that has begun in
+    another process runs to its end.
     """
     numbered = list(enumerate(cells))
     if executor is None:
@@ -73,20 +85,8 @@ def played(
 
 
 def _on_threads(play: Callable[..., Any], cells: list[tuple[int, Any]], workers: int) -> Iterator[Done]:
-    ended = Event()
-
-    def goes_on(_now: int, _end: int) -> bool:
-        return not ended.is_set()
-
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(_done, play, nth, cell, goes_on) for nth, cell in cells]
-        try:
-            for future in concurrent.futures.as_completed(futures):
-                yield future.result()
-        finally:
-            ended.set()
-            for future in futures:
-                future.cancel()
+        yield from _on_futures(play, cells, pool, 1)
 
 
 def _batches(cells: list[tuple[int, Any]], workers: int, size: int | None) -> list[list[tuple[int, Any]]]:
@@ -99,17 +99,20 @@ def _lost(batch: list[tuple[int, Any]], error: BaseException) -> Iterator[Done]:
     if isinstance(error, FingerprintError):
         raise error
     for nth, _ in batch:
-        yield Done(nth, None, f"{type(error).__name__}: {error}")
+        yield Done(nth, None, described(error))
 
 
 def _on_futures(
     play: Callable[..., Any], cells: list[tuple[int, Any]], executor: Executor, size: int | None
 ) -> Iterator[Done]:
     workers = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
-    batches = {}
-    for batch in _batches(cells, workers, size):
-        batches[executor.submit(play_batch, play, batch, FINGERPRINT)] = batch
+    on_threads = isinstance(executor, concurrent.futures.ThreadPoolExecutor)
+    ended = Event()
+    batches: dict[Any, list[tuple[int, Any]]] = {}
     try:
+        for batch in _batches(cells, workers, size):
+            stop = (ended,) if on_threads else ()
+            batches[executor.submit(play_batch, play, batch, FINGERPRINT, *stop)] = batch
         for future in concurrent.futures.as_completed(batches):
             error = future.exception()
             if error is not None:
@@ -117,6 +120,7 @@ def _on_futures(
             else:
                 yield from future.result()
     finally:
+        ended.set()
         for future in batches:
             future.cancel()
 
@@ -127,16 +131,20 @@ def _on_dask(
     from distributed import as_completed
 
     workers = sum(client.ncores().values()) or 1
-    batches = {}
-    for batch in _batches(cells, workers, size):
-        batches[client.submit(play_batch, play, batch, FINGERPRINT, pure=False)] = batch
+    batches: dict[Any, list[tuple[int, Any]]] = {}
     try:
+        for batch in _batches(cells, workers, size):
+            batches[client.submit(play_batch, play, batch, FINGERPRINT, pure=False)] = batch
         for future in as_completed(list(batches)):  # type: ignore[no-untyped-call]
-            # A batch of a lost worker is played again by another worker, until the cluster gives up.
-            if future.status == "error":
-                yield from _lost(batches[future], future.exception())
-            else:
-                yield from future.result()
+            # A batch of a lost worker is played again by another worker, until the cluster gives up. `result` waits for
+            # it, also if the worker was lost after the batch had ended.
+            try:
+                outcomes = future.result()
+            except (Exception, asyncio.CancelledError) as error:
+                outcomes = _lost(batches[future], error)
+            yield from outcomes
             future.release()
     finally:
-        client.cancel(list(batches))
+        # A client that has been closed cannot cancel its batches.
+        with contextlib.suppress(Exception):
+            client.cancel(list(batches))

@@ -25,8 +25,14 @@ def play(cell: LabCell, goes_on: Callable[[int, int], bool] | None = None) -> st
     return cell.play(goes_on)
 
 
+def _selected(claims: str | Sequence[str]) -> list[str]:
+    """Return the ids of ``claims``; none for all claims."""
+    chosen = [claims] if isinstance(claims, str) else list(claims)
+    return [] if "all" in chosen else chosen
+
+
 def run(
-    claims: Sequence[str] = (),
+    claims: str | Sequence[str] = (),
     *,
     papers: str | PathLike[str] = "papers",
     results: str | PathLike[str] = "lab-results",
@@ -39,10 +45,12 @@ def run(
     """Run the experiments that test ``claims`` (by default all claims) and return the verdicts of each paper.
 
     Runs that are in the directory ``results`` are not repeated. ``extent`` is ``"usual"``, ``"full"`` (the size of the
-    papers) or ``"smoke"`` (a few points, too few for a verdict: the result is empty). Raises :class:`tactus_sched.InputError`, or ``RuntimeError`` with the reasons
+    papers) or ``"smoke"`` (a few points, too few for a verdict: the result is empty).
+
+    Raises :class:`tactus_sched.InputError`, or ``RuntimeError`` with the reasons
     if some runs failed; the runs that succeeded are stored.
     """
-    suite, store = LabSuite(papers, list(claims), extent, seeds), Store(results)
+    suite, store = LabSuite(papers, _selected(claims), extent, seeds), Store(results)
     cells = suite.cells(store)
     failed = []
     size = suite.size
@@ -63,7 +71,7 @@ def run(
 
 
 def figures(
-    claims: Sequence[str] = (),
+    claims: str | Sequence[str] = (),
     *,
     papers: str | PathLike[str] = "papers",
     results: str | PathLike[str] = "lab-results",
@@ -74,7 +82,7 @@ def figures(
 
     The values that a paper prints are marked in its figures. Experiments that were not run are left out.
     """
-    suite = LabSuite(papers, list(claims), extent, seeds)
+    suite = LabSuite(papers, _selected(claims), extent, seeds)
     return {name: Svg(svg) for name, svg in suite.figures(Store(results)).items()}
 
 
@@ -119,11 +127,10 @@ def _text(verdicts: list[dict[str, Any]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Return 0, 1 after a failure, 2 for a wrong input, or 130 after Ctrl-C."""
     asked = _arguments().parse_args(arguments)
-    claims = [] if "all" in asked.claims else asked.claims
     extent = "full" if asked.full else "smoke" if asked.smoke else "usual"
     try:
         verdicts = run(
-            claims,
+            asked.claims,
             papers=asked.papers,
             results=asked.results,
             extent=extent,

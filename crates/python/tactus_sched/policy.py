@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ._native import Context
+from .errors import InputError
 
 
 class Params(NamedTuple):
@@ -45,6 +46,8 @@ def name_of(policy: str | Callable[[], Policy] | None) -> str | None:
     """Return the name of ``policy``: a name, a class, or a function that makes an object of a class."""
     if policy is None or isinstance(policy, str):
         return policy
+    if not callable(policy):
+        raise InputError([("", f"{policy!r} is not a policy", "use a name, or a class derived from tactus_sched.Policy")])
     made = policy if isinstance(policy, type) else type(policy())
     name = getattr(made, "name", made.__name__)
     return name if isinstance(name, str) else made.__name__

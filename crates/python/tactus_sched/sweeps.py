@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from . import _native
 from ._native import Scenario, Store
+from .errors import InputError
 from .execution import Executor, played
+from .knobs import seed_of, settings_for
 from .policy import name_of
 from .progress import bar
 
@@ -33,9 +35,16 @@ class Cell(NamedTuple):
         """All inputs that determine the outcome, apart from the sources. ``None``: a policy in Python decides."""
         if self.policy is not None and not isinstance(self.policy, str):
             return None
-        files = {name: content.hex() for name, content in sorted(self.scenario.files.items())}
-        parts = [self.scenario.text, self.scenario.file, files, self.policy, self.knobs, self.seed, self.metrics]
-        return "sweep\n" + json.dumps(parts, sort_keys=True)
+        # The arguments that make the scenario: its text, and for a task set its CPUs and its length.
+        made = [_text(argument) for argument in self.scenario.__reduce__()[1]]
+        return "sweep\n" + json.dumps([made, self.policy, self.knobs, self.seed, self.metrics], sort_keys=True)
+
+
+def _text(argument: Any) -> Any:
+    """Return ``argument`` with the contents of files as text."""
+    if isinstance(argument, dict):
+        return {name: content.hex() for name, content in sorted(argument.items())}
+    return argument
 
 
 def play(cell: Cell, goes_on: Callable[[int, int], bool] | None = None) -> str:
@@ -49,8 +58,9 @@ def play(cell: Cell, goes_on: Callable[[int, int], bool] | None = None) -> str:
 class Sweep:
     """The cells of a sweep. Iterating yields their rows as they end; :meth:`rows` returns all rows in order.
 
-    A row is a dict with the value of each axis, ``seed``, the metrics (or ``report``), and ``error``, which is ``None``
-    for a cell that succeeded. A list of rows is what ``polars.DataFrame`` and ``pandas.DataFrame`` accept.
+    A row is a dict with the value of each axis, ``seed``, the metrics (or ``report``), and ``error``. ``error`` is
+    ``None`` for a cell that succeeded. The measurements of a cell that failed are ``None``. ``pandas.DataFrame(rows)`` and
+    ``polars.DataFrame(rows, infer_schema_length=None)`` accept a list of rows.
     """
 
     def __init__(
@@ -73,15 +83,16 @@ class Sweep:
 
     def _row(self, nth: int, measured: str | None, error: str | None) -> Row:
         cell = self.cells[nth]
-        values = {} if measured is None else json.loads(measured)
+        names = ["report"] if cell.metrics is None else list(cell.metrics)
+        values = dict.fromkeys(names) if measured is None else json.loads(measured)
         return {**cell.point, "seed": cell.seed, **values, "error": error}
 
     def _known(self) -> Iterator[tuple[int, Row]]:
         if self._store is None:
             return
         for nth, cell in enumerate(self.cells):
-            inputs = cell.inputs
-            measured = None if nth in self._rows or inputs is None else self._store.get(inputs)
+            inputs = None if nth in self._rows else cell.inputs
+            measured = None if inputs is None else self._store.get(inputs)
             if measured is not None:
                 yield nth, self._row(nth, measured, None)
 
@@ -94,8 +105,8 @@ class Sweep:
             outcomes = played(play, [self.cells[nth] for nth in open_cells], self._executor, workers=self._workers)
             for done in outcomes:
                 nth = open_cells[done.nth]
-                inputs = self.cells[nth].inputs
-                if done.value is not None and self._store is not None and inputs is not None:
+                inputs = None if self._store is None or done.value is None else self.cells[nth].inputs
+                if self._store is not None and inputs is not None:
                     self._store.put(inputs, done.value)
                 self._rows[nth] = self._row(nth, done.value, done.error)
                 ended.update()
@@ -113,11 +124,21 @@ class Sweep:
         return [row for row in self._rows.values() if row["error"] is not None]
 
 
+def _check_names(axes: Mapping[str, Any], metrics: Mapping[str, str]) -> None:
+    """Raise :class:`InputError` if two columns of a row would have one name."""
+    taken = [name for name in ("seed", "error", "report") if name in axes or name in metrics]
+    taken += [name for name in metrics if name in axes]
+    if "seed" in axes:
+        raise InputError([("", "`seed` is not an axis", "use seeds=…")])
+    if taken:
+        raise InputError([("", f"`{taken[0]}` names another column of the rows", "use another name")])
+
+
 def sweep(
     scenario: Scenario,
     vary: Mapping[str, Iterable[Any]] | None = None,
     *,
-    seeds: Iterable[int] = (0,),
+    seeds: Iterable[int] | None = None,
     metrics: Mapping[str, str] | None = None,
     knobs: Mapping[str, str | int | bool] | None = None,
     executor: Executor | None = None,
@@ -130,8 +151,10 @@ def sweep(
     An axis of ``vary`` is ``"policy"`` or the path of a key, as in ``tactus sim --vary``: ``"vm.web.slice"``. Values are
     texts, numbers and booleans; for ``"policy"``, also classes derived from :class:`tactus_sched.Policy`.
 
+    ``seeds`` are whole numbers from 0 to 2**64 - 1, by default the seed of the scenario.
+
     ``metrics`` are expressions over the report of a run, in the language of experiments (``docs/experiments.md``):
-    ``{"late": "tasks.player.jobs.late"}``. Without metrics, each row has the whole report.
+    ``{"late": "tasks.player.misses"}``. Without metrics, each row has the whole report.
 
     ``executor`` is any executor of :mod:`concurrent.futures`, or a :class:`dask.distributed.Client`; by default, the
     cells run on ``workers`` threads. Results do not depend on the executor. Dask plays the cells of a lost worker again.
@@ -143,11 +166,9 @@ def sweep(
     reservation that the policy refuses, becomes a row with an ``error``.
     Raises :class:`FingerprintError` if a worker was built from other sources.
     """
-    from . import _settings
-
     axes = {axis: list(values) for axis, values in (vary or {}).items()}
-    chosen = list(seeds)
-    settings = _settings(knobs)
+    _check_names(axes, metrics or {})
+    chosen = [scenario.seed or 0] if seeds is None else [seed_of(seed) for seed in seeds]
     cells = []
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
@@ -156,6 +177,7 @@ def sweep(
             if axis != "policy":
                 varied = varied.set(axis, value)
         shown = {**point, "policy": name_of(policy)} if "policy" in point else point
+        settings = settings_for(policy, knobs, axes.get("policy", ()))
         _native.check(varied, policy, settings)
         for seed in chosen:
             cells.append(

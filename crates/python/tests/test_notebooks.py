@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 EXPECTED: dict[str, dict[str, list[str]]] = {
     "1-first-schedule": {
         "scenario": ["a player and a web server beside a batch job"],
-        "run": ["broken laws: []", "tactus sim scenario.toml --policy edf", "<svg", "missed deadline"],
+        "run": ["broken laws: []", 'tactus_sched.run(scenario, "edf", seed=0)', "<svg", "missed deadline"],
         "report": ["<table", "delivered_ns", "player"],
         "trace": ["<table", "release", "complete"],
         "jobs": ["<table", "greatest_ms"],

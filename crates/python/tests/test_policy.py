@@ -150,3 +150,39 @@ def test_a_context_ends_with_its_call(root: Path) -> None:
         kept[0].now
     with pytest.raises(TypeError):
         ts.Context()  # type: ignore[call-arg, unused-ignore]
+
+
+def test_a_failure_while_a_run_is_repeated_is_raised(root: Path, tmp_path: Path) -> None:
+    made = 0
+
+    class FailsLater(RoundRobin):
+        def start(self, cpus: int) -> None:
+            nonlocal made
+            made += 1
+            if made == 2:
+                raise KeyError("the second start")
+            super().start(cpus)
+
+    result = ts.run(scenario(root), FailsLater)
+    with pytest.raises(ts.PolicyError):
+        result.svg()
+    # The next repeat succeeds.
+    result.write_trace(tmp_path / "trace.txt")
+    assert " run cpu=" in (tmp_path / "trace.txt").read_text()
+
+
+def test_ctrl_c_under_a_policy_is_no_error_of_the_policy(root: Path) -> None:
+    class Interrupted(RoundRobin):
+        def pick(self, cpu: int, cx: ts.Context) -> tuple[int, int] | None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ts.run(scenario(root), Interrupted)
+
+
+def test_what_is_not_a_policy_is_refused(root: Path) -> None:
+    with pytest.raises(ts.InputError, match="is not a policy"):
+        ts.run(scenario(root), RoundRobin())  # type: ignore[arg-type]
+    tasks = ts.Scenario.from_tasks([(10_000, 1_000)], cpus=2, partitioned=True)
+    with pytest.raises(ts.InputError, match="does not assign tasks"):
+        ts.run(tasks, RoundRobin)

@@ -65,6 +65,12 @@ def test_wrong_arguments_are_refused(root: Path) -> None:
         lambda: ts.Scenario.from_dict({"name": None}),
         lambda: ts.run(it, "edf").trace,
         lambda: ts.run(it, "edf").svg(5, 4),
+        lambda: ts.run(it, "edf").svg(2**64 - 1),
+        lambda: ts.run(it, "edf", seed=-1),
+        lambda: ts.run(it, "edf", guest_knobs={"slice": "1ms"}),
+        lambda: ts.Scenario.from_tasks([(10.0, 2.0)]),  # type: ignore[list-item]
+        lambda: ts.Scenario.from_dict({"name": {1, 2}}),
+        lambda: ts.distribution(ts.run(it, "edf"), entities=["plaier"]),
     ):
         with pytest.raises(ts.InputError) as raised:
             call()
@@ -90,18 +96,18 @@ def test_a_file_of_rtapp_is_a_scenario(root: Path) -> None:
     assert ts.run(pickle.loads(pickle.dumps(it))).json() == ts.run(it).json()
 
 
-def test_progress_is_told_and_stops_a_run() -> None:
-    told = []
+def test_progress_is_reported_and_stops_a_run() -> None:
+    reported = []
 
     def progress(now: int, end: int) -> bool:
-        told.append((now, end))
-        return len(told) < 3
+        reported.append((now, end))
+        return len(reported) < 3
 
     with pytest.raises(ts.Stopped) as raised:
         ts.run(ts.Scenario.from_dict(LONG), progress=progress)
-    assert len(told) == 3
-    assert raised.value.now_ns == told[-1][0] < told[-1][1] == 3_000_000_000_000
-    assert told == sorted(told)
+    assert len(reported) == 3
+    assert raised.value.now_ns == reported[-1][0] < reported[-1][1] == 3_000_000_000_000
+    assert reported == sorted(reported)
 
 
 def test_an_exception_of_the_progress_function_ends_the_run() -> None:
@@ -178,7 +184,9 @@ def test_a_comparison_is_that_of_the_command(root: Path, command: str) -> None:
 
 
 def test_task_sets_are_those_of_the_command(root: Path, command: str) -> None:
+    compared = 0
     for nth, path in enumerate(sorted(root.glob("crates/conformance/tests/**/*.csv"))[:4]):
+        compared += 1
         header = path.read_text().splitlines()[0]
         if "wcet_us" not in header:
             continue
@@ -193,11 +201,20 @@ def test_task_sets_are_those_of_the_command(root: Path, command: str) -> None:
                 ts.run(it, "edf")
             continue
         assert ts.run(it, "edf").json() == ran.stdout, path
+    assert compared >= 2
 
 
 def test_an_auditor_watches_a_run(root: Path) -> None:
     assert ts.run(scenario(root), "edf", audit=True).broken_laws == []
     assert ts.run(scenario(root), "edf").broken_laws is None
+
+
+def test_a_knob_applies_to_the_policies_that_have_it(root: Path, command: str) -> None:
+    arguments = [command, "sim", str(root / "scenarios/parallel.toml"), "--policy", "edf,cfs", "--knob", "enforce=hard"]
+    ran = subprocess.run([*arguments, "--json"], capture_output=True, text=True, check=True)
+    assert ts.compare(scenario(root), ["edf", "cfs"], knobs={"enforce": "hard"}).json() == ran.stdout
+    with pytest.raises(ts.InputError, match="enforc"):
+        ts.compare(scenario(root), ["edf", "cfs"], knobs={"enforc": "hard"})
 
 
 def test_policies_are_described() -> None:
@@ -212,6 +229,10 @@ def test_a_result_names_what_repeats_it(root: Path) -> None:
     assert (result.policy, result.seed) == ("edf", 7)
     assert result.elapsed > 0
     assert result.replay.endswith("parallel.toml --policy edf --seed 7")
+    hard = ts.run(scenario(root), "edf", knobs={"enforce": "hard"})
+    assert hard.replay.endswith("--policy edf --seed 0 --knob enforce=hard")
+    varied = ts.run(scenario(root).set("length", "1s"), "edf", knobs={"enforce": "hard"})
+    assert varied.replay == 'tactus_sched.run(scenario, "edf", seed=0, knobs={"enforce": "hard"})'
     assert json.loads(result.json())["runs"][0] == result.report
     assert result.scenario == scenario(root)
 

@@ -66,6 +66,7 @@ def test_failed_cells_are_rows(root: Path) -> None:
     assert right["error"] is None
     # edf reserves at most 90 % of a CPU.
     assert "10ms every 10ms" in wrong["error"] and "use at most" in wrong["error"]
+    assert wrong["got"] is None
     assert sweep.failed == [wrong]
     unknown = ts.sweep(scenario(root), metrics={"x": "tasks.absent.wait"}, progress=False).rows()[0]
     assert "metric `x`" in unknown["error"]
@@ -79,6 +80,37 @@ def test_wrong_axes_are_refused_before_the_first_run(root: Path) -> None:
     ):
         with pytest.raises(ts.InputError, match=reason):
             ts.sweep(scenario(root), vary, knobs=knobs)
+
+
+def test_the_store_tells_apart_what_a_cell_runs(tmp_path: Path) -> None:
+    def misses(**more: Any) -> list[int]:
+        it = ts.Scenario.from_tasks([(10_000, 6_000)] * 2, **more)
+        rows = ts.sweep(it, {"policy": ["edf"]}, metrics={"late": "report.total.misses"}, store=tmp_path, progress=False)
+        return [row["late"] for row in rows.rows()]
+
+    assert misses(cpus=1, length="1s")[0] > 0
+    assert misses(cpus=2, length="1s") == misses(cpus=2, length="1s", partitioned=True) == [0]
+    assert misses(cpus=1, length="2s")[0] > misses(cpus=1, length="1s")[0]
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
+
+
+def test_the_seed_is_that_of_the_scenario_or_of_the_caller(root: Path) -> None:
+    it = scenario(root).set("seed", 7).set("length", "100ms")
+    assert [row["seed"] for row in ts.sweep(it, metrics=METRICS, progress=False).rows()] == [7]
+    assert [row["seed"] for row in ts.sweep(it, seeds=[2**64 - 1], progress=False).rows()] == [2**64 - 1]
+    for wrong in ({"seeds": [-1]}, {"seeds": [0.5]}, {"vary": {"seed": [1]}}, {"metrics": {"error": "report.seed"}}):
+        with pytest.raises(ts.InputError):
+            ts.sweep(it, progress=False, **wrong)  # type: ignore[arg-type]
+
+
+def test_the_end_of_a_sweep_stops_the_runs_on_threads(root: Path) -> None:
+    it = scenario(root).set("length", "3000s")
+    with ThreadPoolExecutor(2) as threads:
+        begun = iter(ts.sweep(it, {"length": ["10ms", "3000s"]}, metrics=METRICS, executor=threads, progress=False))
+        next(begun)
+        ended = time.monotonic()
+        begun.close()
+    assert time.monotonic() - ended < 2
 
 
 def test_a_sweep_resumes_from_the_store(root: Path, tmp_path: Path) -> None:

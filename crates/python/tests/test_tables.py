@@ -30,6 +30,12 @@ def test_every_arrow_library_reads_the_events(root: Path) -> None:
     assert pa.table(result.trace)["time_ns"].chunk(0).buffers()[1].address == table["time_ns"].chunk(0).buffers()[1].address
 
 
+def test_pandas_reads_names_that_several_entities_have(root: Path) -> None:
+    it = ts.Scenario.from_file(root / "scenarios/coordination.toml").set("length", "200ms")
+    frame = pa.table(ts.run(it, trace=True).trace).to_pandas()
+    assert frame["entity"].cat.categories.is_unique and len(frame["machine"].cat.categories) > 1
+
+
 def test_events_add_up_to_the_report(root: Path) -> None:
     it = scenario(root)
     result = ts.run(it, "edf", trace=True)

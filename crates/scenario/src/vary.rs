@@ -18,8 +18,8 @@ const SHORT: [(&str, &str); 3] = [("policy", "name"), ("guest", "policy"), ("cos
 /// `vm.web.count`.
 ///
 /// # Errors
-/// The text is not valid TOML, or it is a file of SimSo, or a table on the path does not exist. A missing `policy`, `guest` or `costs` is created
-/// instead.
+/// The text is not valid TOML, or it is a file of SimSo, or a table on the path does not exist. A missing `policy`,
+/// `guest` or `costs` is created instead.
 pub fn set(text: &str, path: &str, value: &str) -> Result<String, Wrong> {
     if crate::simso::is_simso(text) {
         let help = "change the file of SimSo, or write the scenario in TOML";

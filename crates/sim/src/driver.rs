@@ -391,6 +391,9 @@ impl<'a> Driver<'a> {
             self.budget -= 1;
             self.release(self.cpus.releases.first());
         }
+        if !self.tasks.releasing.is_empty() {
+            self.release_all_due_jobs();
+        }
         while self.cpus.kicks.next() == self.cpus.now {
             let cpu = CpuId::new(self.cpus.kicks.first());
             self.cpus.kicks.clear(cpu.index());

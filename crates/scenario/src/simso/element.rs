@@ -3,9 +3,13 @@
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::{Placed, Span};
 use roxmltree::Node;
+use std::collections::BTreeSet;
 
 /// Maximum value of a number of cycles or milliseconds: below 2^53, so that each whole number is exact.
 const NUMBER_MAX: f64 = 9e15;
+
+/// Maximum number of milliseconds: the longest span of time, 2^60 ns.
+pub(super) const MS_MAX: f64 = 1_152_921_504_606.0;
 
 /// The attributes that an element may have.
 pub(super) struct Known {
@@ -77,15 +81,15 @@ impl<'d, 't: 'd> Element<'d, 't> {
 
     /// Refuses attributes with other names.
     pub(super) fn check(&self, known: &Known, findings: &mut Findings) {
-        self.check_data(known, &[], findings);
+        self.check_data(known, &BTreeSet::new(), findings);
     }
 
     /// Refuses attributes with other names. `fields` are the names of additional data.
-    pub(super) fn check_data(&self, known: &Known, fields: &[&str], findings: &mut Findings) {
+    pub(super) fn check_data(&self, known: &Known, fields: &BTreeSet<&str>, findings: &mut Findings) {
         for attribute in self.0.attributes() {
             let name = attribute.name();
             let is_known = |all: &[&str]| all.contains(&name);
-            if !is_known(known.attributes) && !is_known(known.without_effect) && !is_known(fields) {
+            if !is_known(known.attributes) && !is_known(known.without_effect) && !fields.contains(name) {
                 let problem =
                     Problem::new(format!("the attribute {} of {} is not supported", quoted(name), known.name));
                 findings.add(
@@ -96,7 +100,7 @@ impl<'d, 't: 'd> Element<'d, 't> {
     }
 
     /// Returns the names of the data fields that the children `field` declare.
-    pub(super) fn fields(self) -> Vec<&'d str> {
+    pub(super) fn fields(self) -> BTreeSet<&'d str> {
         self.children("field").filter_map(|field| field.0.attribute("name")).collect()
     }
 
@@ -144,12 +148,12 @@ impl<'d, 't: 'd> Element<'d, 't> {
         }
     }
 
-    /// Returns the number of milliseconds in an attribute that the element must have.
+    /// Returns the number of milliseconds in an attribute that the element must have. Range: 0 to [`MS_MAX`].
     pub(super) fn ms(&self, name: &str, findings: &mut Findings) -> Option<Placed<f64>> {
         let text = self.required(name, findings)?;
-        let value = number(text.value);
+        let value = milliseconds(text.value);
         if value.is_none() {
-            findings.add(wrong_value(text, name, "use a number of milliseconds, from 0"));
+            findings.add(wrong_value(text, name, &format!("use a number of milliseconds from 0 to {MS_MAX}")));
         }
         value.map(|value| Placed { value, at: text.at })
     }
@@ -165,8 +169,13 @@ impl<'d, 't: 'd> Element<'d, 't> {
     }
 }
 
+/// Parses a number of milliseconds from 0 to [`MS_MAX`].
+pub(super) fn milliseconds(text: &str) -> Option<f64> {
+    number(text).filter(|ms| *ms <= MS_MAX)
+}
+
 /// Parses a number from 0 to [`NUMBER_MAX`].
-pub(super) fn number(text: &str) -> Option<f64> {
+fn number(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|number| (0.0..=NUMBER_MAX).contains(number))
 }
 

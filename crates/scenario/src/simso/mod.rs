@@ -19,6 +19,8 @@ use element::{Element, Known};
 use input::problem::{Findings, Problem, Problems, quoted};
 use input::source::{Source, Span};
 use roxmltree::{Document, ParsingOptions};
+use sched::id::CPUS_MAX;
+use sched::time::SPAN_MAX;
 use sched::{Nanos, Topology};
 use scheduler::{SCHEDULERS, Scheduler, policy};
 use sim::{Costs, Handling};
@@ -27,6 +29,8 @@ use sim::{Costs, Handling};
 const NODES_MAX: u32 = 1 << 20;
 /// SimSo's default number of cycles per millisecond. Source: `Parser._parse_cycles_per_ms`.
 const CYCLES_PER_MS: u64 = 1_000_000;
+/// Maximum overhead. The sum of the overheads of a run then stays in the range of times.
+const OVERHEAD_MAX: Nanos = Nanos::s(1);
 /// SimSo's default duration. Unit: cycles. Source: `Parser._parse_duration`.
 const DURATION: u64 = 50_000;
 
@@ -72,7 +76,7 @@ fn syntax_error(text: &str, why: &roxmltree::Error) -> Problem {
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let column = usize::try_from(place.col).unwrap_or(1).saturating_sub(1);
     let at = text[start..].chars().take(column).map(char::len_utf8).sum::<usize>() + start;
-    let problem = Problem::new(format!("the file is no XML: {why}")).at(Span { start: at, end: at + 1 }, "here");
+    let problem = Problem::new(format!("the file is not XML: {why}")).at(Span { start: at, end: at + 1 }, "here");
     problem.help("use an XML file that SimSo 0.8.5 has written")
 }
 
@@ -99,9 +103,10 @@ fn scenario(title: &str, document: &Document<'_>, findings: &mut Findings) -> Op
     let (cpus, handling) = self::processors(&processors, scheduler_of, handling, clock, findings)?;
     let applications = tasks::read(&tasks, scheduler_of?, clock, findings)?;
     let length = clock.cycles(duration);
-    if length.is_zero() {
-        let problem = Problem::new("the duration is zero").at(root.at_value("duration"), "zero");
-        findings.add(problem.help("use a duration of at least one cycle"));
+    if length.is_zero() || length > SPAN_MAX {
+        let (reason, label) = if length.is_zero() { ("zero", "zero") } else { ("too long", "too long") };
+        let problem = Problem::new(format!("the duration is {reason}")).at(root.at_value("duration"), label);
+        findings.add(problem.help(format!("use a duration from one cycle to {SPAN_MAX}")));
         return None;
     }
     Some(Scenario {
@@ -130,8 +135,8 @@ fn clock(root: &Element<'_, '_>, findings: &mut Findings) -> Option<Clock> {
     if cycles_per_ms > 0 && 1_000_000_u64.is_multiple_of(cycles_per_ms) {
         return Some(Clock { cycles_per_ms });
     }
-    let problem = Problem::new(format!("a cycle of 1/{cycles_per_ms} ms is no whole number of nanoseconds"));
-    let problem = problem.at(root.at_value("cycles_per_ms"), "no divisor of 1000000");
+    let problem = Problem::new(format!("a cycle of 1/{cycles_per_ms} ms is not a whole number of nanoseconds"));
+    let problem = problem.at(root.at_value("cycles_per_ms"), "not a divisor of 1000000");
     findings.add(problem.help("use a divisor of 1000000, such as 1000"));
     None
 }
@@ -139,11 +144,10 @@ fn clock(root: &Element<'_, '_>, findings: &mut Findings) -> Option<Clock> {
 fn scheduler(element: &Element<'_, '_>, clock: Clock, findings: &mut Findings) -> (Option<Scheduler>, Handling) {
     element.check(&SCHEDULER, findings);
     element.check_children(&[], findings);
-    let mut overhead = |name| clock.cycles(element.floor("sched", name, findings));
     let handling = Handling {
-        decision: overhead("overhead"),
-        activation: overhead("overhead_activate"),
-        termination: overhead("overhead_terminate"),
+        decision: overhead(element, "overhead", clock, findings),
+        activation: overhead(element, "overhead_activate", clock, findings),
+        termination: overhead(element, "overhead_terminate", clock, findings),
         ..Handling::NONE
     };
     let names = || SCHEDULERS.iter().map(|scheduler| scheduler.class).collect::<Vec<_>>().join(", ");
@@ -166,6 +170,17 @@ fn scheduler(element: &Element<'_, '_>, clock: Clock, findings: &mut Findings) -
     (known, handling)
 }
 
+/// Reads an overhead. Reports an error if it is longer than [`OVERHEAD_MAX`].
+fn overhead(element: &Element<'_, '_>, name: &str, clock: Clock, findings: &mut Findings) -> Nanos {
+    let time = clock.cycles(element.floor(element.name(), name, findings));
+    if time <= OVERHEAD_MAX {
+        return time;
+    }
+    let problem = Problem::new(format!("{name} is longer than {OVERHEAD_MAX}")).at(element.at_value(name), "too long");
+    findings.add(problem.help(format!("use at most {OVERHEAD_MAX}")));
+    Nanos::ZERO
+}
+
 /// Returns the number of processors, and `handling` with the overheads of the processors.
 fn processors(
     element: &Element<'_, '_>,
@@ -178,19 +193,20 @@ fn processors(
     element.check_children(&["processor", "field"], findings);
     element.must_be("migration_overhead", 0.0, "SimSo 0.8.5 charges no migration overhead", findings);
     let all: Vec<Element<'_, '_>> = element.children("processor").collect();
+    let refuse = |reason: String, help: &str| Problem::new(reason).at(element.at(), "here").help(help);
+    if all.is_empty() || all.len() > CPUS_MAX {
+        let reason = format!("the system has {} processors", all.len());
+        findings.add(refuse(reason, &format!("use 1 to {CPUS_MAX} processors")));
+        return None;
+    }
+    let fields = element.fields();
     let mut overheads = Vec::with_capacity(all.len());
     for processor in &all {
-        processor.check_data(&PROCESSOR, &element.fields(), findings);
+        processor.check_data(&PROCESSOR, &fields, findings);
         processor.must_be("speed", 1.0, "all processors have the same speed here", findings);
-        let load = clock.cycles(processor.floor("processor", "cl_overhead", findings));
-        let save = clock.cycles(processor.floor("processor", "cs_overhead", findings));
+        let load = overhead(processor, "cl_overhead", clock, findings);
+        let save = overhead(processor, "cs_overhead", clock, findings);
         overheads.push((load, save));
-    }
-    let refuse = |reason: String, help: &str| Problem::new(reason).at(element.at(), "here").help(help);
-    if all.is_empty() || all.len() > sched::id::CPUS_MAX {
-        let reason = format!("the system has {} processors", all.len());
-        findings.add(refuse(reason, &format!("use 1 to {} processors", sched::id::CPUS_MAX)));
-        return None;
     }
     let (load, save) = overheads[0];
     let handling = Handling { load, save, ..handling };

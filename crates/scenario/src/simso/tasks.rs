@@ -1,7 +1,7 @@
 //! The tasks of a file of SimSo.
 
 use super::clock::Clock;
-use super::element::{Element, Known, number, wrong_value};
+use super::element::{Element, Known, milliseconds, wrong_value};
 use super::scheduler::{Order, Scheduler};
 use crate::AppSpec;
 use input::problem::{Findings, Problem, quoted};
@@ -116,7 +116,7 @@ fn with_priorities(tasks: Vec<Task<'_>>, scheduler: Scheduler, findings: &mut Fi
 fn task<'d>(
     element: &Element<'d, '_>,
     order: Order,
-    fields: &[&str],
+    fields: &BTreeSet<&str>,
     clock: Clock,
     findings: &mut Findings,
 ) -> Option<Task<'d>> {
@@ -185,7 +185,7 @@ fn dates(element: &Element<'_, '_>, clock: Clock, findings: &mut Findings) -> Op
     }
     let mut dates = Vec::new();
     for date in list.value.split(',') {
-        let Some(ms) = number(date) else {
+        let Some(ms) = milliseconds(date) else {
             findings.add(wrong_value(
                 Placed { value: date.trim(), at: list.at },
                 "an activation date",
@@ -200,8 +200,8 @@ fn dates(element: &Element<'_, '_>, clock: Clock, findings: &mut Findings) -> Op
 }
 
 /// Reads the field `priority`.
-fn priority(element: &Element<'_, '_>, fields: &[&str], findings: &mut Findings) -> Option<(i64, Span)> {
-    if !fields.contains(&"priority") {
+fn priority(element: &Element<'_, '_>, fields: &BTreeSet<&str>, findings: &mut Findings) -> Option<(i64, Span)> {
+    if !fields.contains("priority") {
         let problem = Problem::new("the scheduler FP needs the field `priority`").at(element.at(), "has no priority");
         findings.add(problem.help("add <field name=\"priority\" type=\"int\"/> to the tasks"));
         return None;

@@ -82,7 +82,7 @@ fn what_has_no_counterpart_is_refused_by_name_with_its_place() {
             "set.xml:2:57: the execution time model `acet` is not supported; use etm=\"wcet\"",
         ),
         ("etm=\"wcet\"", "use_wcet=\"no\"", "model `cache` is not supported"),
-        ("cycles_per_ms=\"1000\"", "cycles_per_ms=\"3\"", "a cycle of 1/3 ms is no whole number of nanoseconds"),
+        ("cycles_per_ms=\"1000\"", "cycles_per_ms=\"3\"", "a cycle of 1/3 ms is not a whole number of nanoseconds"),
         ("schedulers.FP", "schedulers.LLF", "the scheduler `simso.schedulers.LLF` is not supported; use one of"),
         ("class=\"simso.schedulers.FP\"", "className=\"my.py\"", "a scheduler in a file of its own"),
         ("speed=\"1.0\"", "speed=\"2.0\"", "the attribute `speed` is not supported"),
@@ -106,8 +106,12 @@ fn what_has_no_counterpart_is_refused_by_name_with_its_place() {
         ("name=\"T2\"", "name=\"T1\"", "the name `T1` is taken"),
         ("<caches memory_access_time=\"100\"/>", "<network/>", "there is no element `network` in simulation"),
         ("duration=\"600000\"", "duration=\"0\"", "the duration is zero"),
-        ("<simulation ", "<scenario ", "the file is no XML"),
-        ("<?xml version=\"1.0\" ?>", "<!DOCTYPE x [<!ENTITY a \"b\">]>", "the file is no XML"),
+        ("duration=\"600000\"", "duration=\"9000000000000000\"", "the duration is too long"),
+        ("overhead=\"0\"", "overhead=\"9000000000000000\"", "overhead is longer than 1s"),
+        ("cs_overhead=\"0\"", "cs_overhead=\"1e15\"", "cs_overhead is longer than 1s"),
+        ("WCET=\"1\"", "WCET=\"1e13\"", "WCET is `1e13`"),
+        ("<simulation ", "<scenario ", "the file is not XML"),
+        ("<?xml version=\"1.0\" ?>", "<!DOCTYPE x [<!ENTITY a \"b\">]>", "the file is not XML"),
     ] {
         let problems = refused(old, new);
         assert!(problems.contains(expected), "{new}: {problems}");

@@ -6,6 +6,7 @@
 
 use super::jobs::{JobState, NextEvents};
 use super::tasks::StepOutcome;
+use crate::costs::Handling;
 use crate::cpus::JobEvent;
 use crate::driver::Driver;
 use sched::{CpuId, EntityId, Input, Instant, Params, Reservation, State, Wake};
@@ -25,14 +26,40 @@ impl Driver<'_> {
         self.tasks.of(entity).jobs.as_mut().expect("the task has jobs")
     }
 
-    /// Processes the releases and aborts of `entity` that are due, and schedules the next. Returns false if `entity` has
-    /// no jobs.
+    /// Processes the aborts and releases of `entity` that are due. If CPUs take time to handle the events of jobs, the
+    /// releases follow after the aborts of all tasks at this instant. Returns false if `entity` has no jobs.
     pub(super) fn jobs_due(&mut self, entity: EntityId) -> bool {
+        if self.tasks.of(entity).jobs.is_none() {
+            return false;
+        }
+        while self.jobs(entity).next_events().abort <= self.cpus.now {
+            self.abort_job(entity);
+        }
+        if self.cpus.costs.handling == Handling::NONE {
+            self.release_due_jobs(entity);
+        } else {
+            self.cpus.releases.clear(entity.index());
+            self.tasks.releasing.push(entity);
+        }
+        true
+    }
+
+    /// Processes the releases that follow after the aborts of this instant.
+    #[cold]
+    pub(crate) fn release_all_due_jobs(&mut self) {
+        for entity in std::mem::take(&mut self.tasks.releasing) {
+            if self.tasks.jobs_of(entity).is_some() {
+                self.release_due_jobs(entity);
+            }
+        }
+    }
+
+    /// Processes the releases of `entity` that are due, and schedules the next release or abort.
+    fn release_due_jobs(&mut self, entity: EntityId) {
         loop {
             let now = self.cpus.now;
-            let Some(state) = &self.tasks.of(entity).jobs else { return false };
-            let NextEvents { release, abort } = state.next_events();
-            // At one instant, a release precedes an abort.
+            let NextEvents { release, abort } = self.jobs(entity).next_events();
+            // After a delay by the timer slack, several jobs may be due.
             if release <= now && release <= abort {
                 self.release_job(entity, release);
             } else if abort <= now {
@@ -42,7 +69,6 @@ impl Driver<'_> {
             }
         }
         self.expect_job_event(entity);
-        true
     }
 
     /// Schedules the next release or abort of `entity`.

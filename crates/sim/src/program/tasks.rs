@@ -62,6 +62,8 @@ pub(crate) struct Tasks {
     /// Number of steps at this instant.
     pub(super) steps: u32,
     pub(crate) seed: u64,
+    /// Tasks whose jobs are released at this instant, after the aborts.
+    pub(crate) releasing: Vec<EntityId>,
 }
 
 impl Tasks {

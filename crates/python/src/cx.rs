@@ -1,6 +1,6 @@
 //! [`Context`]: the handle to the machine that a policy in Python receives with every call.
 //!
-//! The handle has no state. During a call of a policy, [`SCOPE`] has the machine of this thread. Outside a call, every
+//! The handle has no state. During a call of a policy, [`static@SCOPE`] has the machine of this thread. Outside a call, every
 //! method raises `RuntimeError`.
 
 use crate::failure::without_panic;

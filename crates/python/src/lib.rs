@@ -1,7 +1,7 @@
 //! The native module of the Python package `tactus_sched`.
 //!
-//! [`scenario`] converts Python values to scenarios, [`choice`] to policies, [`run`] executes runs without the GIL, and
-//! [`result`] returns their results. The classes and functions that users see are described in
+//! `scenario` converts Python values to scenarios, `choice` to policies, `run` executes runs without the GIL, and
+//! `result` returns their results. The classes and functions that users see are described in
 //! `tactus_sched/_native.pyi`.
 
 mod choice;

@@ -10,12 +10,14 @@ pub(crate) struct Options<'o> {
     /// Settings of the policy: `NAME=VALUE`.
     pub(crate) knobs: &'o [String],
     pub(crate) guest_policy: Option<&'o str>,
+    /// Settings of the guests' policy: `NAME=VALUE`.
+    pub(crate) guest_knobs: &'o [String],
     pub(crate) seed: u64,
 }
 
 impl Options<'_> {
     /// Returns the command that runs `input`: the options of `tactus sim` for a scenario.
-    pub(crate) fn command(&self, input: &str, guest_knobs: &[String]) -> String {
+    pub(crate) fn command(&self, input: &str) -> String {
         let mut text = format!("tactus sim {input} --policy {} --seed {}", self.policy, self.seed);
         let mut option = |name: &str, values: &[String]| {
             for value in values {
@@ -25,12 +27,12 @@ impl Options<'_> {
         };
         option("knob", self.knobs);
         option("guest-policy", &self.guest_policy.map(str::to_string).into_iter().collect::<Vec<_>>());
-        option("guest-knob", guest_knobs);
+        option("guest-knob", self.guest_knobs);
         text
     }
 
     /// Returns the expression that runs the scenario `scenario` in Python.
-    pub(crate) fn expression(&self, guest_knobs: &[String]) -> String {
+    pub(crate) fn expression(&self) -> String {
         let policy = if self.is_registered { format!("{:?}", self.policy) } else { self.policy.to_string() };
         let mut text = format!("tactus_sched.run(scenario, {policy}, seed={}", self.seed);
         let mut values = |name: &str, settings: &[String]| {
@@ -41,7 +43,7 @@ impl Options<'_> {
             }
         };
         values("knobs", self.knobs);
-        values("guest_knobs", guest_knobs);
+        values("guest_knobs", self.guest_knobs);
         if let Some(policy) = self.guest_policy {
             let _ = write!(text, ", guest_policy={policy:?}");
         }

@@ -28,7 +28,7 @@ pub(crate) struct Recording {
     pub(crate) audit: bool,
 }
 
-/// Runs `run`. `None`: `watch` ended the run.
+/// Runs `run`. `None`: `goes_on` ended the run.
 pub(crate) fn play(
     run: &Run,
     recording: Recording,
@@ -90,11 +90,12 @@ pub(crate) fn run(
         is_registered: failure.is_none(),
         knobs: &knobs,
         guest_policy: guest_policy.as_deref(),
+        guest_knobs: &guest_knobs,
         seed,
     };
     // The command has no policies in Python.
-    let command = if failure.is_none() { asked.command(&options, &guest_knobs) } else { None };
-    let replay = command.unwrap_or_else(|| options.expression(&guest_knobs));
+    let command = if failure.is_none() { asked.command(&options) } else { None };
+    let replay = command.unwrap_or_else(|| options.expression());
     let recording = Recording { trace, switches, jobs, audit };
     let mut watch = Watch::of(progress, failure.clone());
     let begun = Instant::now();

@@ -92,7 +92,7 @@ impl PyScenario {
 
     /// Returns the command that repeats a run of this scenario. `None`: the scenario is not in a file, or not in this
     /// form.
-    pub(crate) fn command(&self, options: &Options<'_>, guest_knobs: &[String]) -> Option<String> {
+    pub(crate) fn command(&self, options: &Options<'_>) -> Option<String> {
         let file = quoted(&self.name);
         let input = match self.form {
             _ if !self.is_in_file => return None,
@@ -106,7 +106,7 @@ impl PyScenario {
                 format!("--tasks {file} --cpus {cpus} --seconds {seconds}{partitioned}")
             }
         };
-        Some(options.command(&input, guest_knobs))
+        Some(options.command(&input))
     }
 }
 

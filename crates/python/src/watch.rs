@@ -38,7 +38,7 @@ impl Watch {
             return true;
         }
         self.last = Instant::now();
-        match Python::attach(|py| self.tell(py, progress)) {
+        match Python::attach(|py| self.call(py, progress)) {
             Ok(goes_on) => goes_on,
             Err(raised) => {
                 self.raised = Some(raised);
@@ -47,7 +47,7 @@ impl Watch {
         }
     }
 
-    fn tell(&mut self, py: Python<'_>, progress: Progress) -> PyResult<bool> {
+    fn call(&mut self, py: Python<'_>, progress: Progress) -> PyResult<bool> {
         py.check_signals()?;
         let Some(function) = &self.progress else { return Ok(true) };
         let (now, end) = (progress.now.as_ns(), progress.end.as_ns());

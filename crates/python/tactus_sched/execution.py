@@ -19,7 +19,7 @@ Executor = Any
 BATCHES_PER_WORKER = 16
 """Least number of batches per worker, so that all workers finish at about the same time."""
 BATCH_MOST = 16
-"""Greatest number of cells that travel together to a process or a cluster."""
+"""Greatest number of cells in a batch for a process or a cluster."""
 
 
 class Done(NamedTuple):

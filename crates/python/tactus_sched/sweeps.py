@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 class Cell(NamedTuple):
-    """One run of a sweep. The scenario travels as text, with the files that it names."""
+    """One run of a sweep. A pickled scenario is its text, with the files that it names."""
 
     point: dict[str, Any]
     seed: int

@@ -63,6 +63,19 @@ fn a_job_that_waits_for_its_predecessor_keeps_its_own_deadline() {
 }
 
 #[test]
+fn a_job_that_starts_after_its_deadline_keeps_this_deadline() {
+    // The second job of A starts at 5, its deadline. A period from its start would end at 9, after the deadline of B.
+    let a = format!(
+        "name=\"A\" task_type=\"Sporadic\" list_activation_dates=\"0,1\" period=\"0\" deadline=\"4\" WCET=\"5\" {LATE_ALLOWED}"
+    );
+    let b = format!(
+        "name=\"B\" task_type=\"Sporadic\" list_activation_dates=\"3\" period=\"0\" deadline=\"5\" WCET=\"1\" {LATE_ALLOWED}"
+    );
+    let text = file("EDF_mono", 20, ["", ""], &[&b, &a]);
+    assert_eq!(jobs(&text), "A 0: 0 to 5, A 1: 5 to 10, B 3: 10 to 11");
+}
+
+#[test]
 fn a_job_is_aborted_at_its_deadline_whether_it_runs_or_waits() {
     // By default, SimSo aborts late jobs. B is aborted at 8 while it runs, and C at 5 before it has run.
     let tasks = [

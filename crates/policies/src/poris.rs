@@ -28,7 +28,8 @@
 //! different CPUs, each to the CPU with the fewest marked vCPUs. A CPU that picks a vCPU of the group *calls* the other
 //! vCPUs. A call promotes all waiting vCPUs of the group to the highest priority, the subgroup of the picked vCPU
 //! first. The CPUs of these vCPUs are kicked, except CPUs that run a vCPU of the group. A CPU does not call
-//! while the time slices of the last call are in progress and another vCPU of the group runs.
+//! while the time slices of the last call are in progress and another vCPU of the group runs, or a called vCPU has not
+//! completed its time slice.
 //!
 //! **Rounds.** Several subgroups run round robin for `round` each, until each subgroup has received a whole time slice.
 //! No subgroup therefore waits long for another subgroup.

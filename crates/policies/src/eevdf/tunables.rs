@@ -93,7 +93,8 @@ pub(super) struct Requests {
 impl Requests {
     /// Returns the tunables of the fair class and those of EEVDF, as set by `knobs`.
     pub(super) fn new(host: &Topology, knobs: &Knobs) -> (Tunables, Requests) {
-        let tunables = Tunables::new(host, knobs);
+        let mut tunables = Tunables::new(host, knobs);
+        tunables.spare_waits = true;
         let version = knobs.word("version");
         let (old, new) = (version == "v6.6", version == "v6.17");
         let since_v6_12 = |name| knobs.on(name) && !old;

@@ -44,6 +44,8 @@ impl<R: Rule> Fair<R> {
         self.recency.push_back(cpu.index(), e);
         let one = Tasks { all: 1, idle: u32::from(self.queues.node(id).idle) };
         self.join_chain(id, placing, one, cx);
+        self.count_averages(e, cx.now());
+        self.note_task(e, cx.now());
         if self.queues.is_throttled(self.queues.node(id).queue) {
             self.hold(e, cx);
         }
@@ -84,6 +86,7 @@ impl<R: Rule> Fair<R> {
         let id = NodeId::task(e);
         let one = Tasks { all: 1, idle: u32::from(self.queues.node(id).idle) };
         let stayed = self.leave_chain(id, leaving, one, cx);
+        self.note_task(e, cx.now());
         // A task that blocks within its group's time slice leaves the remainder to the group.
         if leaving != Leaving::Move
             && let Some(part) = stayed
@@ -132,7 +135,12 @@ impl<R: Rule> Fair<R> {
     /// Removes `id`, which is delayed. A group entity above `id` blocks, too, if its queue has no other node.
     pub(super) fn finish(&mut self, id: NodeId, cx: &mut Cx<'_>) {
         self.charge_current(self.queues.queue(self.queues.node(id).queue).cpu, cx);
-        if let Some(part) = self.leave_chain(id, Leaving::Sleep, Tasks::default(), cx)
+        let stayed = self.leave_chain(id, Leaving::Sleep, Tasks::default(), cx);
+        match id.entity_index() {
+            Some(index) => self.note_task(self.tasks[index].id, cx.now()),
+            None => self.note_cpu(self.queues.queue(self.queues.node(id).queue).cpu, cx.now()),
+        }
+        if let Some(part) = stayed
             && !self.queues.is_throttled(self.queues.node(part).queue)
         {
             self.queues.set_buddy(Buddy::Next, part);
@@ -199,6 +207,8 @@ impl<R: Rule> Fair<R> {
 
     /// Moves `e`, which waits, to another CPU.
     pub(super) fn migrate(&mut self, e: EntityId, to: CpuId, cx: &mut Cx<'_>) {
+        // The shares of the groups above `e` still include `e`.
+        self.uncount_averages(e, cx.now());
         self.dequeue(e, Leaving::Move, cx);
         self.assign(e, to, cx);
         self.enqueue(e, Placing::Keep, cx);
@@ -207,6 +217,9 @@ impl<R: Rule> Fair<R> {
     /// Assigns `e`, which is not runnable, to `cpu`. On that CPU, `e` then counts as not cache-hot. The clock of `e`
     /// must be detached or not set yet.
     pub(super) fn assign(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) {
+        if cpu != self.tasks[e.index()].cpu {
+            self.uncount_averages(e, cx.now());
+        }
         let queue = self.queues.queue_of(cx.params(e).group, cpu);
         self.queues.node_mut(NodeId::task(e)).queue = queue;
         let task = &mut self.tasks[e.index()];

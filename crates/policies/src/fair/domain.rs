@@ -27,20 +27,38 @@ impl Level {
     }
 }
 
+/// The interval below which it doubles after a balance that found only pinned tasks. Source: `MAX_PINNED_INTERVAL`,
+/// kernel/sched/fair.c, v5.13.
+pub(super) const PINNED_MOST: Nanos = Nanos::ms(512);
+
 /// The balancing state of a CPU for one of its domains.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Balancing {
     pub(super) last: Instant,
     pub(super) interval: Nanos,
-    /// Number of successive balances that moved no task but left a task that was cache-hot or too heavy. A balance that
-    /// moves a task or finds no imbalance resets the number. A balance of a busy CPU that leaves no such task resets
-    /// it, too.
+    /// Number of successive balances that moved no task although an imbalance was found. A balance that moves a task,
+    /// or finds no imbalance or only pinned tasks, resets the number. The number does not grow if an idle CPU, or a
+    /// busy CPU in v3.17, leaves no task that was cache-hot or too heavy.
     pub(super) failed: u32,
 }
 
 impl Balancing {
     pub(super) const fn new(level: &Level) -> Balancing {
         Balancing { last: Instant::ZERO, interval: level.interval(), failed: 0 }
+    }
+
+    /// Records a balance that found no imbalance, or only pinned tasks. The interval doubles while it is below `most`.
+    pub(super) fn balanced(&mut self, most: Nanos) {
+        self.failed = 0;
+        if self.interval < most {
+            self.interval = self.interval.saturating_mul(2);
+        }
+    }
+
+    /// Records a balance that found an imbalance. `failed`: no task has moved.
+    pub(super) fn unbalanced(&mut self, shortest: Nanos, failed: bool) {
+        self.interval = shortest;
+        self.failed = if failed { self.failed + 1 } else { 0 };
     }
 }
 

@@ -8,27 +8,30 @@
 //! - `node`, `runqueue` and `transitions`: the state of nodes and queues.
 //! - `bandwidth`: quotas.
 //! - `placement`: the choice of a CPU for a woken or forked task.
-//! - `balance`: load balancing.
+//! - `balance`: load balancing; `groups`: the imbalance of busy CPUs; `pelt` and `averages`: decayed averages.
 //! - `tick`: ticks and wake-up preemption.
 //!
 //! The class may share its CPUs with a more urgent and a less urgent class.
 //!
-//! The class differs from the kernel as follows. Loads are the weights that are runnable now, not decayed averages. All
-//! CPUs of a cache are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at
+//! The class differs from the kernel as follows. At a wake-up and a fork, loads are the weights that are runnable now,
+//! not decayed averages. All CPUs of a cache are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at
 //! once. Load balancing migrates no running task. Entities of real-time classes count as SCHED_OTHER if this class runs
 //! them; reservations are ignored. A runnable task that moves to another class and comes back keeps its vruntime
 //! distance from `min_vruntime`. The kernel before v6.6 drops this distance for the task that is furthest behind.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c, v5.13 and later.
 
+mod averages;
 mod balance;
 mod bandwidth;
 mod bounds;
 mod chain;
 mod domain;
 mod flips;
+mod groups;
 mod node;
 mod order;
+mod pelt;
 mod placement;
 mod quota;
 #[cfg(test)]
@@ -53,6 +56,7 @@ pub(crate) use tunables::{KNOBS, Tunables, or_default, with_own};
 use domain::{Balancing, Level};
 use flips::Flips;
 use node::load_of;
+use pelt::Averages;
 use quota::Bandwidth;
 use runqueue::SHARES_MOST;
 use sched::queue::Lists;
@@ -61,8 +65,16 @@ use sched::{
     Instant, Nanos, Params, Policy, Position, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 /// The alarm slots of the class.
-pub(crate) const ALARMS: AlarmSlots =
-    AlarmSlots { cpu: &[AlarmKind::Tick], group: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE };
+pub(crate) const ALARMS: AlarmSlots = AlarmSlots {
+    cpu: &[AlarmKind::Tick, AlarmKind::Timer],
+    group: &[AlarmKind::Timer, AlarmKind::Timer],
+    ..AlarmSlots::NONE
+};
+
+/// Alarm slot of a CPU for its tick.
+const TICK: u8 = 0;
+/// Alarm slot of a CPU for the balance after a tick.
+const BALANCE: u8 = 1;
 
 /// The state of an entity, in addition to its node.
 #[derive(Clone, Copy)]
@@ -82,6 +94,11 @@ struct Task {
     /// Whether the entity has returned from another class and has not been runnable in this class since. Until then,
     /// `recent_cpu` is its CPU before it left this class.
     returns: bool,
+    averages: Averages,
+    /// Whether the averages of the entity have started.
+    started: bool,
+    /// Whether the averages of `cpu` include those of the entity.
+    counted: bool,
 }
 
 /// The state of a CPU, in addition to its queues.
@@ -100,6 +117,7 @@ struct Cpu {
     called: bool,
     /// Whether the tick is set only because a more urgent class might take the CPU.
     ticks_in_case: bool,
+    averages: Averages,
     /// Balancing state of each scheduling domain.
     balancing: Vec<Balancing>,
 }
@@ -132,6 +150,7 @@ impl<R: Rule> Fair<R> {
             average_idle: tunables.migration_cost.saturating_mul(2),
             called: false,
             ticks_in_case: false,
+            averages: Averages::NONE,
             balancing: levels.iter().map(Balancing::new).collect(),
         };
         Fair {
@@ -230,6 +249,7 @@ impl<R: Rule> Fair<R> {
         let before = *self.queues.node(id);
         R::reweigh(&mut self.queues, id, weight);
         self.queues.node_mut(id).idle = idle;
+        self.reweigh_averages(e, before.weight, cx.now());
         if !before.is_runnable() {
             return;
         }
@@ -255,8 +275,20 @@ impl<R: Rule> Policy for Fair<R> {
         // Ids are unique: an entity with the same id returns from another class.
         let before = self.tasks.get(e.index()).filter(|task| task.id == e);
         let (returns, recent_cpu) = (before.is_some(), before.map_or(cpu, |task| task.cpu));
-        let flips = Flips::NONE;
-        let task = Task { id: e, member: true, cpu, recent_cpu, flips, ran_at: None, held: false, returns };
+        let (averages, started) = before.map_or((Averages::NONE, false), |task| (task.averages, task.started));
+        let task = Task {
+            id: e,
+            member: true,
+            cpu,
+            recent_cpu,
+            flips: Flips::NONE,
+            ran_at: None,
+            held: false,
+            returns,
+            averages,
+            started,
+            counted: false,
+        };
         if self.tasks.len() <= e.index() {
             self.tasks.resize(e.index() + 1, Task { member: false, ..task });
         }
@@ -274,6 +306,7 @@ impl<R: Rule> Policy for Fair<R> {
     fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.finish_sleeper(e, cx);
         assert!(!self.is_runnable(e), "{e} leaves blocked");
+        self.uncount_averages(e, cx.now());
         R::leave_class(&mut self.queues, NodeId::task(e), cx.state(e) == State::Blocked);
         self.tasks[e.index()].member = false;
     }
@@ -403,6 +436,7 @@ impl<R: Rule> Policy for Fair<R> {
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         match (alarm.owner, alarm.slot) {
+            (AlarmOwner::Cpu(cpu), BALANCE) => self.balance_busy(cpu, cx),
             (AlarmOwner::Cpu(cpu), _) => self.tick(cpu, cx),
             (AlarmOwner::Group(g), quota::PERIOD) => self.end_period(g.index(), cx),
             (AlarmOwner::Group(g), quota::SLACK) => self.end_slack(g.index(), cx),
@@ -423,6 +457,7 @@ impl<R: Rule> Policy for Fair<R> {
             StopReason::Yielded | StopReason::Expired | StopReason::Kicked => {}
         }
         self.switch_out_chain(e, turn, cx);
+        self.note_task(e, cx.now());
         if prev.why != StopReason::Blocked && !cx.may_run(e, cpu) {
             self.evict(e, cx);
         }
@@ -454,6 +489,7 @@ impl<R: Rule> Policy for Fair<R> {
         self.switch_in_chain(e, turn);
         self.look_at_later(e, cpu);
         self.cpus[cpu.index()].current = Some(e);
+        self.note_task(e, cx.now());
         self.settle_tick(cpu, cx);
         Decision::forever(e)
     }

@@ -292,6 +292,11 @@ impl<R: Order> RunQueues<R> {
         load
     }
 
+    /// Returns the part of `load`, an average load of the task `id`, that counts at the root.
+    pub(crate) fn scaled_load(&self, id: NodeId, load: u64) -> u64 {
+        ratio(load, self.root_load(id), self.node(id).weight.max(1))
+    }
+
     // ---- The tree ----
 
     /// Updates the summary of `id`, whose position has not changed.

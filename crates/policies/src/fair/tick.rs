@@ -5,13 +5,13 @@
 //! queued on this CPU. A CPU also ticks while its task belongs to a group with a quota. All CPUs tick at the same
 //! instants, the multiples of the tick period.
 
-use super::Fair;
 use super::node::NodeId;
 use super::rule::{Arrival, Rule, Verdict};
+use super::{Fair, TICK};
 use sched::{Alarm, AlarmOwner, Class, CpuId, Cx, EntityId, Nanos, Running};
 
 const fn tick_of(cpu: CpuId) -> Alarm {
-    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: TICK }
 }
 
 impl<R: Rule> Fair<R> {
@@ -25,7 +25,7 @@ impl<R: Rule> Fair<R> {
             self.tick_chain(e, cpu, cx);
         }
         if self.cpus.len() > 1 && self.queues.root(cpu).tasks.all > 0 {
-            self.balance_busy(cpu, cx);
+            self.plan_balance(cpu, cx);
             self.call_idle(cpu, cx);
             self.arm_other_ticks(cpu, cx);
         }

@@ -99,6 +99,10 @@ pub(crate) struct Tunables {
     /// Whether the balancing interval of a busy CPU is one tick shorter than `busy_factor` times the basic interval;
     /// see `balance`.
     pub(super) off_beat: bool,
+    /// Whether busy CPUs balance by decayed averages, as since v5.5; see `groups`.
+    pub(super) averages: bool,
+    /// Whether a busy CPU never pulls into a group with spare capacity of the same cache, as since v6.6.
+    pub(crate) spare_waits: bool,
     /// Whether woken tasks are placed as in v3.17; see `placement`.
     pub(super) old_affinity: bool,
     /// Whether an unthrottled group is placed like a woken group; otherwise its position does not change.
@@ -128,6 +132,8 @@ impl Tunables {
             whole_cores: knobs.word("idle-search") == "core",
             idle_class_cpus: knobs.on("idle-class-cpus"),
             off_beat: true,
+            averages: true,
+            spare_waits: false,
             old_affinity: false,
             place_unthrottled: true,
         }
@@ -144,6 +150,7 @@ impl Tunables {
             whole_cores: true,
             idle_class_cpus: false,
             off_beat: false,
+            averages: false,
             old_affinity: true,
             ..self
         }

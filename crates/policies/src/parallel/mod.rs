@@ -126,6 +126,8 @@ pub(crate) struct Parallel {
     entities: usize,
     /// Number of remaining short time slices of each entity, by index.
     rounds: Vec<u32>,
+    /// Whether each entity was called and has not completed its time slice of this call, by index.
+    due: Vec<bool>,
 }
 
 /// Returns the alarm at the end of an interval of co-scheduling.
@@ -141,7 +143,7 @@ impl Parallel {
         credit.lowers_real_time = knobs.on(ACCOUNTING_LOWERS.name);
         let gangs = Gangs::new(parts.unit, parts.packing, host.cpus);
         let long_turn = credit.time_slice();
-        Ok(Box::new(Parallel { credit, gangs, parts, long_turn, entities: 0, rounds: Vec::new() }))
+        Ok(Box::new(Parallel { credit, gangs, parts, long_turn, entities: 0, rounds: Vec::new(), due: Vec::new() }))
     }
 
     // ---- Membership ----
@@ -215,13 +217,14 @@ impl Parallel {
         let rounds = &mut self.rounds[e.index()];
         *rounds = rounds.saturating_sub(1);
         if *rounds == 0 {
+            self.due[e.index()] = false;
             self.lower(e);
         }
     }
 
     /// Clears the remaining short slices of `e`, and its real-time priority.
     fn rest(&mut self, e: EntityId) {
-        self.rounds[e.index()] = 0;
+        (self.rounds[e.index()], self.due[e.index()]) = (0, false);
         self.lower(e);
     }
 
@@ -232,7 +235,8 @@ impl Parallel {
     }
 
     /// Returns the gang to call when `cpu` picks `e`, or `None` if no call is due. While another member of the gang
-    /// runs, no call is due until every called subgroup has received its time slice.
+    /// runs, or a called member has not completed its time slice, no call is due until every called subgroup has
+    /// received its time slice.
     fn calls(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> Option<GroupId> {
         let together = self.parts.together?;
         let head = self.gangs.head_of(e)?;
@@ -248,8 +252,9 @@ impl Parallel {
         }
         let turn = self.credit.time_slice().saturating_mul(gang.subgroups() as u64);
         if let Some(ago) = gang.called.map(|called| cx.now().since(called)) {
-            let others =
-                || gang.members.iter().any(|&other| other != e && matches!(cx.state(other), State::Running(_)));
+            // At the common end of several time slices, no member runs, but members of the next subgroup are due.
+            let runs = |other: EntityId| other != e && matches!(cx.state(other), State::Running(_));
+            let others = || gang.members.iter().any(|&other| self.due[other.index()] || runs(other));
             // At most one call per instant; otherwise two gangs would preempt each other endlessly.
             if ago.is_zero() || ago < together.every || (ago < turn && others()) {
                 return None;
@@ -273,7 +278,7 @@ impl Parallel {
             if cx.state(e) == State::Blocked || cx.is_held(e) {
                 continue;
             }
-            self.rounds[e.index()] = rounds;
+            (self.rounds[e.index()], self.due[e.index()]) = (rounds, true);
             // The chosen entity is at the head of its queue, or is being stolen.
             let waits_on = self.credit.queues.queue_of(e).filter(|_| e != chosen);
             if waits_on.is_some() {
@@ -350,8 +355,9 @@ impl Policy for Parallel {
         self.gangs.reserve(e);
         if self.rounds.len() <= e.index() {
             self.rounds.resize(e.index() + 1, 0);
+            self.due.resize(e.index() + 1, false);
         }
-        self.rounds[e.index()] = 0;
+        (self.rounds[e.index()], self.due[e.index()]) = (0, false);
         self.entities += 1;
         match self.gangs.head_of_group(cx.params(e).group) {
             Some(head) => self.arrange(head, None, cx),

@@ -339,6 +339,9 @@ impl Policy for Servers {
         }
         let stays = self.settings.ties == Ties::Stay && prev.why != StopReason::Yielded;
         self.stopped[cpu.index()] = stays.then_some(prev.entity);
+        // The next period may begin at this instant. An alarm cannot be set for this instant.
+        let now = cx.now();
+        self.server(prev.entity).renew_at(now);
         self.arm(prev.entity, cx);
         self.enqueue(prev.entity, cx);
     }

@@ -106,17 +106,18 @@ fn a_task_heavier_than_half_the_difference_stays_at_first() {
         world.hog(on(&[1], nice(-5)));
         world.until_ms(start);
         let light = world.hog(on(&[0], nice(0)));
-        world.until_ms(40);
+        world.until_ms(400);
         heavy.iter().for_each(|&e| world.host.adjust(e, nice(-5)).unwrap());
         world.host.adjust(light, nice(0)).unwrap();
-        // Runs past the first balance after the changes of affinity. With two CPUs, a busy CPU balances every 31 ms (16
-        // · 2 ms minus a tick).
-        world.until_ms(66);
-        let moved = [heavy[0], heavy[1], light].map(|e| world.cpu_of(e) == 1);
-        assert!(!moved[0] && !moved[1], "half of 4145 is less than 3121");
-        lighter += u32::from(moved[2]);
+        let moved = |world: &World| [heavy[0], heavy[1], light].into_iter().find(|&e| world.cpu_of(e) == 1);
+        while moved(&world).is_none() {
+            world.host.run_until(world.host.now() + Nanos::ms(1));
+            assert!(world.host.now() < at_ms(1_000), "a busy CPU balances at least every 200 ms");
+        }
+        // Half of the difference is 2072, less than 3121. After one failure, half of 3121 suffices.
+        lighter += u32::from(moved(&world) == Some(light));
     }
-    assert!(lighter > 12, "unless it runs just then, the light one moves: {lighter} times of 25");
+    assert!(lighter > 18, "unless it runs just then, the light one moves first: {lighter} times of 25");
 }
 
 #[test]
@@ -296,9 +297,9 @@ fn an_equal_share_is_delivered_within_the_starvation_bound() {
 
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
-    // If busy CPUs balanced at even numbers of ticks, the balances would always find the same hog waiting, which would
-    // receive half a CPU. While time slices and balances coincide, the share of a hog may still differ by up to 0.06 of
-    // a CPU from two thirds.
+    // While time slices and balances coincide, the balances find the same hog waiting, which receives half a CPU. The
+    // race of the CPUs at a tick ends such a phase. In a run of 30 s, a share still differs by up to 0.06 of a CPU from
+    // two thirds.
     for in_groups in 0..=3 {
         let mut world = World::with(Topology::new(2), &[]);
         let hogs = [0, 1, 2].map(|n| {

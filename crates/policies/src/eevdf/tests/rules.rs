@@ -287,9 +287,9 @@ fn the_pictures_in_the_essay_are_true() {
 
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
-    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, which would receive
-    // half a CPU. While time slices and balances coincide, the share of a hog may still differ by up to 0.06 of a CPU
-    // from two thirds.
+    // While time slices and balances coincide, the balances find the same hog waiting, which receives half a CPU. The
+    // race of the CPUs at a tick ends such a phase. In a run of 30 s, a share still differs by up to 0.06 of a CPU from
+    // two thirds.
     for in_groups in 0..=3 {
         let mut world = several(2, &[]);
         let hogs = [0, 1, 2].map(|n| {

@@ -46,6 +46,20 @@ fn the_worked_example_of_rtds() {
     assert_eq!(host.machine().inspect(e, "deadline"), Some(Nanos::ms(30).as_ns().cast_signed()));
 }
 
+/// At the end of the period, the CPU stops the vCPU before the alarm of the period fires. The vCPU receives its next
+/// budget at this stop, not at an alarm a nanosecond later.
+#[test]
+fn a_budget_that_ends_with_its_period_is_replenished_at_once() {
+    for (policy, knobs) in [(&rtds::POLICY, &[][..]), (&rt_xen::POLICY, &[("quantum", "0")])] {
+        let mut host = host(policy, 1, knobs);
+        let e = awake(&mut host, asking(10, 10, Limit::Hard));
+        run_through(&mut host, 50_000);
+        assert!(runs(&host, e), "{}: the fifth period begins at 50 ms", policy.name);
+        let left = host.machine().inspect(e, "budget");
+        assert_eq!(left, Some(Nanos::ms(10).as_ns().cast_signed()), "{}", policy.name);
+    }
+}
+
 #[test]
 fn without_extratime_a_soft_limit_is_hard() {
     let mut host = host(&rtds::POLICY, 1, &[("extratime", "0")]);

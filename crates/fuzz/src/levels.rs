@@ -307,6 +307,7 @@ fn costs(dice: &mut Dice) -> Costs {
         cache_refill: cost(30),
         kick: cost(5),
         tick: cost(4),
+        timer_resolution: cost(1_000),
         timer_slack: cost(60),
         exit: cost(4),
         hypercall: cost(2),

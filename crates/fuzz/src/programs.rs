@@ -33,9 +33,17 @@ pub(super) fn application(dice: &mut Dice) -> Application {
     let mut application = Application::default();
     let count = 1 + dice.below(4);
     let parties = u32::try_from(count).expect("there are few");
-    let mutex = application.share("mutex", Object::Mutex);
+    let mutex = match dice.below(3) {
+        0 | 1 => Object::Mutex,
+        _ => Object::AdaptiveMutex { spin: Nanos::us(1 + dice.below(500)) },
+    };
+    let mutex = application.share("mutex", mutex);
     let spin = application.share("spin", Object::Spin);
-    let barrier = if dice.one_in(2) { Object::Barrier { parties } } else { Object::SpinBarrier { parties } };
+    let barrier = match dice.below(3) {
+        0 => Object::Barrier { parties },
+        1 => Object::SpinBarrier { parties },
+        _ => Object::AdaptiveBarrier { parties, spin: Nanos::us(1 + dice.below(500)) },
+    };
     let barrier = application.share("barrier", barrier);
     let shared = Shared { mutex, spin, barrier, meets: dice.one_in(3) };
     for number in 0..count {

@@ -143,8 +143,9 @@ impl Cables {
                     emulator = emulator.or((drivers.way == Way::Emulator).then_some(at));
                     self.rings.insert((Driven::Guest(guest), device), at);
                 }
-                Way::Split { domains } if domains.contains(name) => {
-                    let thread = server(backend_of(device), drivers.event, (drivers, ROOM));
+                Way::Split { domains, affinity } if domains.contains(name) => {
+                    let mut thread = server(backend_of(device), drivers.event, (drivers, ROOM));
+                    thread.tasks.iter_mut().for_each(|task| task.params.affinity = *affinity);
                     let at = start(world, machine, GroupId::ROOT, &thread)?;
                     self.rings.insert((Driven::Host(on), device), at);
                 }
@@ -221,7 +222,7 @@ impl Cables {
                 vec![Hop::Interrupt { machine, cpu, time }; 1 + usize::from(completes)]
             }
             // The driver domain accesses the device directly.
-            Way::Split { domains } if domains.contains(&self.scenario.guests[guest].name) => Vec::new(),
+            Way::Split { domains, .. } if domains.contains(&self.scenario.guests[guest].name) => Vec::new(),
             way => {
                 let driven = match way {
                     Way::Vhost | Way::Emulator => Driven::Guest(guest),

@@ -1,7 +1,7 @@
 //! Connections between the machines of a scenario: a network, disks, and the drivers that handle packets and requests.
 
 use input::source::Span;
-use sched::Nanos;
+use sched::{CpuSet, Nanos};
 use sim::program::{Length, Notify};
 use workloads::mean;
 use workloads::network::Device;
@@ -96,6 +96,8 @@ pub enum Way {
     Split {
         /// Names of the driver domains, at most one per host. Each domain has a guest.
         domains: Vec<String>,
+        /// vCPUs of the driver domain on which the driver runs. The domain has at least one of them.
+        affinity: CpuSet,
     },
     /// The hypervisor, which handles each event in an interrupt.
     Hypervisor,

@@ -22,8 +22,17 @@ pub(crate) const FILE_KEYS: &[&str] = &[
     "manager", "samples", "group", "vm", "task",
 ];
 /// Keys of `[costs]`.
-pub(crate) const COST_KEYS: &[&str] =
-    &["machine", "context_switch", "cache_refill", "kick", "tick", "timer_slack", "exit", "hypercall"];
+pub(crate) const COST_KEYS: &[&str] = &[
+    "machine",
+    "context_switch",
+    "cache_refill",
+    "kick",
+    "tick",
+    "timer_resolution",
+    "timer_slack",
+    "exit",
+    "hypercall",
+];
 /// The values of a file, before the checks between values.
 #[derive(Debug)]
 pub(super) struct File {
@@ -96,6 +105,7 @@ fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
         cache_refill: cost("cache_refill", "cache refill", costs.cache_refill),
         kick: cost("kick", "kick", costs.kick),
         tick: cost("tick", "tick", costs.tick),
+        timer_resolution: cost("timer_resolution", "timer resolution", costs.timer_resolution),
         timer_slack: cost("timer_slack", "timer slack", costs.timer_slack),
         exit: cost("exit", "exit", costs.exit),
         hypercall: cost("hypercall", "hypercall", costs.hypercall),

@@ -9,7 +9,7 @@ use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::{Placed, Span};
 use input::table::{Given, Table};
 use sched::id::CPUS_MAX;
-use sched::{Instant, Nanos};
+use sched::{CpuSet, Instant, Nanos};
 use sim::program::{Length, Notify};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::de::DeValue;
@@ -28,6 +28,7 @@ pub(crate) const NETWORK_KEYS: &[&str] = &[
     "ring",
     "drivers",
     "domain",
+    "affinity",
     "event",
     "notify",
     "delay",
@@ -36,7 +37,7 @@ pub(crate) const NETWORK_KEYS: &[&str] = &[
 ];
 /// Keys of `[disk]`.
 pub(crate) const DISK_KEYS: &[&str] =
-    &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "tells", "kick"];
+    &["service", "bandwidth", "drivers", "domain", "affinity", "event", "notify", "delay", "tells", "kick"];
 
 /// Default one-way latency between two machines in one room, through a switch. The value is assumed; no source states
 /// it. For comparison, the round trip in xen-three-2007 is 0.3 ms.
@@ -68,6 +69,8 @@ struct Places {
     table: Span,
     /// Span of each domain, if any are named.
     domains: Vec<Span>,
+    /// Span of the affinity of the driver. The default span if it is absent.
+    affinity: Span,
 }
 
 /// Reads the optional `[network]`.
@@ -119,6 +122,7 @@ pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed
 fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings) -> (Drivers, Places) {
     let way = table.read("drivers", |value| form::word("drivers", value, ways, right), findings);
     let domain = table.read("domain", domains, findings);
+    let affinity = table.read("affinity", form::cpu_list, findings).right();
     let event = table.read("event", |value| length::length("event", value), findings).right();
     let notify = table.read("notify", notify, findings).value().unwrap_or_default();
     let delay = table.read("delay", |value| form::time("delay", value), findings).value().unwrap_or_default();
@@ -142,6 +146,10 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
         }
         _ => {}
     }
+    if let Some(affinity) = affinity.as_ref().filter(|_| chosen != "split") {
+        let problem = Problem::new("only split drivers have an affinity").at(affinity.at, "not used");
+        findings.add(problem.help("use drivers = \"split\" with it"));
+    }
     if let (Some(event), "hypervisor") = (event, chosen)
         && !matches!(event.value, Length::Fixed(_))
     {
@@ -150,9 +158,14 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
         findings.add(wrong.at(event.at));
     }
     let named = domain.map(|domain| domain.value).unwrap_or_default();
-    let places = Places { table: table.at, domains: named.iter().map(|domain| domain.at).collect() };
+    let places = Places {
+        table: table.at,
+        domains: named.iter().map(|domain| domain.at).collect(),
+        affinity: affinity.as_ref().map_or(Span::default(), |affinity| affinity.at),
+    };
+    let affinity = affinity.map_or(CpuSet::ALL, |affinity| affinity.value);
     let way = match chosen {
-        "split" => Way::Split { domains: named.into_iter().map(|domain| domain.value).collect() },
+        "split" => Way::Split { domains: named.into_iter().map(|domain| domain.value).collect(), affinity },
         "emulator" => Way::Emulator,
         "hypervisor" => Way::Hypervisor,
         "none" => Way::Direct,
@@ -209,7 +222,7 @@ pub(super) fn check(
         disk.as_ref().map(|it| (Device::Disk, &it.spec.drivers, &it.at)),
     ];
     for (device, drivers, places) in ways.iter().flatten() {
-        let Way::Split { domains } = &drivers.way else { continue };
+        let Way::Split { domains, affinity } = &drivers.way else { continue };
         let mut homes: BTreeMap<usize, Span> = BTreeMap::new();
         for (domain, &at) in domains.iter().zip(&places.domains) {
             let Some(guest) = known(checked, domain) else {
@@ -217,6 +230,12 @@ pub(super) fn check(
                 continue;
             };
             ready.push((*device, boots(checked, guest)));
+            let vcpus = checked.guests[guest].vcpus.len();
+            if affinity.iter().all(|cpu| cpu.index() >= vcpus) {
+                let problem = Problem::new(format!("{} has no such vCPU", quoted(domain)));
+                let problem = problem.at(places.affinity, "no vCPU").at(at, format!("vCPUs 0 to {}", vcpus - 1));
+                findings.add(problem.help("use a vCPU of the domain, such as affinity = \"0\""));
+            }
             let home = home(checked, guest);
             if let Some(first) = homes.insert(home, at) {
                 let problem = Problem::new(format!("host {} has two driver domains", home + 1));

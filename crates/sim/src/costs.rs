@@ -13,7 +13,11 @@ pub struct Costs {
     pub kick: Nanos,
     /// Time that an alarm or tick takes from the entity on its CPU.
     pub tick: Nanos,
-    /// Granularity of the timers that release jobs and end sleeps: a timer fires at the next multiple of this value.
+    /// Resolution of the timers that release jobs and end sleeps: a timer expires at the next multiple of this value,
+    /// for example at the next tick of a kernel without high-resolution timers. Zero: a timer expires when it is due.
+    pub timer_resolution: Nanos,
+    /// Time for which a timer of a task outside the real-time classes may be delayed after its expiry (Linux timer
+    /// slack). The timer fires with the first timer interrupt of its CPU within this time, and otherwise at its end.
     pub timer_slack: Nanos,
     /// Time of a VM exit and entry. The vCPU pays this time when it halts, is interrupted, or enters its guest after it
     /// received a CPU.
@@ -65,6 +69,7 @@ impl Costs {
         cache_refill: Nanos::ZERO,
         kick: Nanos::ZERO,
         tick: Nanos::ZERO,
+        timer_resolution: Nanos::ZERO,
         timer_slack: Nanos::ZERO,
         exit: Nanos::ZERO,
         hypercall: Nanos::ZERO,

@@ -71,6 +71,8 @@ pub(crate) struct Task {
     pub(crate) id: EntityId,
     pub(crate) progress: Progress,
     pub(crate) last_cpu: Option<CpuId>,
+    /// Whether the timer that releases the next job or ends the sleep of the entity is set to the end of its slack.
+    pub(crate) has_slack: bool,
     /// Time that a CPU needs to switch to the entity.
     pub(crate) switch: Nanos,
 }
@@ -180,9 +182,9 @@ impl Cpus {
         self.ends.next().min(self.releases.next()).min(self.kicks.next().min(self.alarms.next()))
     }
 
-    /// Takes a due alarm by its number. The burst on the alarm's CPU pays the cost of a tick. `None`: the alarm is
-    /// deferred, because its CPU is absent.
-    pub(crate) fn take_alarm(&mut self, number: usize) -> Option<Alarm> {
+    /// Takes a due alarm by its number. The burst on the alarm's CPU pays the cost of a tick. Returns the alarm and its
+    /// CPU. `None`: the alarm is deferred, because its CPU is absent.
+    pub(crate) fn take_alarm(&mut self, number: usize) -> Option<(Alarm, CpuId)> {
         self.alarms.clear(number);
         let (alarm, on) = self.alarm_names[number].expect("it was set");
         if self.defer(on, Deferred::Alarm(number), Wake::Timer) {
@@ -190,7 +192,7 @@ impl Cpus {
         }
         self.delay(on, self.costs.tick);
         self.interrupt(on);
-        Some(alarm)
+        Some((alarm, on))
     }
 
     /// Interrupts `cpu`. In a guest, the interrupt causes an exit and its cost, unless the CPU thawed at this instant.
@@ -488,6 +490,11 @@ impl Cpus {
     pub(crate) fn seat_of(&self, entity: EntityId) -> Option<CpuId> {
         let cpu = self.tasks[entity.index()].as_ref()?.last_cpu?;
         (self.cpus[cpu.index()].entity == Some(entity)).then_some(cpu)
+    }
+
+    /// Returns whether `entity` spins, on a CPU or preempted.
+    pub(crate) fn is_spinning(&self, entity: EntityId) -> bool {
+        self.tasks[entity.index()].as_ref().is_some_and(|task| task.progress.is_spinning)
     }
 
     /// Returns whether `entity` runs on a CPU that is not absent.

@@ -1,12 +1,12 @@
 //! [`Driver`]: drives one machine in virtual time. It simulates the CPUs, the workloads, and the costs of scheduling.
 //!
 //! At one instant, the driver processes ends of bursts and slices (by CPU), then releases (by entity), arriving kicks
-//! (by CPU) and alarms (by number). Then the machine settles once. The order of events depends on nothing else, so
-//! equal calls give equal runs.
+//! (by CPU) and alarms (by number), then releases whose timers fire with an alarm. Then the machine settles once. The
+//! order of events depends on nothing else, so equal calls give equal runs.
 
 use crate::costs::Costs;
 use crate::cpus::{Cpus, Deferred, Task};
-use crate::guest::{Guest, Spinning};
+use crate::guest::Guest;
 use crate::outbox::Message;
 use crate::program::Tasks;
 use crate::stuck::{Stuck, Waiter};
@@ -381,7 +381,6 @@ impl<'a> Driver<'a> {
     }
 
     /// Processes the releases, kicks and alarms that are due now, and settles.
-    #[inline(always)]
     fn pass_releases(&mut self) -> bool {
         while self.cpus.releases.next() == self.cpus.now {
             if self.budget == 0 {
@@ -416,6 +415,9 @@ impl<'a> Driver<'a> {
             self.budget -= 1;
             self.alarm(self.cpus.alarms.first());
         }
+        if self.cpus.releases.next() == self.cpus.now {
+            return self.pass_releases();
+        }
         if self.unsettled {
             self.settle();
         }
@@ -434,6 +436,7 @@ impl<'a> Driver<'a> {
         self.cpus.ends.clear(cpu.index());
         let running = &self.cpus.cpus[cpu.index()];
         if running.done > self.cpus.now {
+            self.fire_expired_timers(cpu);
             self.input(Input::Expire { cpu });
             return;
         }
@@ -487,6 +490,7 @@ impl<'a> Driver<'a> {
             return;
         }
         self.cpus.interrupt(home);
+        self.fire_expired_timers(home);
         self.released(id);
     }
 
@@ -494,7 +498,6 @@ impl<'a> Driver<'a> {
     pub(crate) fn released(&mut self, entity: EntityId) {
         let now = self.cpus.now;
         let index = entity.index();
-        let slack = self.cpus.costs.timer_slack;
         let Some(task) = self.cpus.tasks[index].as_mut().filter(|task| task.id == entity) else { return };
         if matches!(task.progress.workload, Workload::Program) {
             self.cpus.releases.clear(index);
@@ -513,10 +516,10 @@ impl<'a> Driver<'a> {
         progress.open += 1;
         let wakes = progress.open == 1 && !progress.paused;
         let deadline = due + jobs.deadline;
-        // If the CPU was absent, the missed releases follow at this instant.
-        let next = (due + jobs.period).round_up(slack).max(now);
+        let next = due + jobs.period;
         self.cpus.counts.releases += 1;
-        self.cpus.releases.set(index, next);
+        // If the CPU was absent, the missed releases follow at this instant.
+        self.set_timer(entity, next);
         self.show(|| Event::Release { entity, deadline });
         if wakes {
             self.input(Input::Wake { entity, why: Wake::Timer });
@@ -525,7 +528,8 @@ impl<'a> Driver<'a> {
 
     #[inline(always)]
     fn alarm(&mut self, number: usize) {
-        if let Some(alarm) = self.cpus.take_alarm(number) {
+        if let Some((alarm, cpu)) = self.cpus.take_alarm(number) {
+            self.fire_expired_timers(cpu);
             self.input(Input::Alarm { alarm });
         }
     }
@@ -551,7 +555,7 @@ impl<'a> Driver<'a> {
         }
         self.cpus.clear_idle();
         while let Some(entity) = self.cpus.resumed_spinners.pop() {
-            if self.cpus.is_present(entity) && self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair) {
+            if self.cpus.is_present(entity) {
                 self.try_again(entity);
             }
         }

@@ -13,6 +13,7 @@ pub mod network;
 mod outbox;
 pub mod program;
 mod stuck;
+mod timers;
 mod workload;
 pub mod world;
 

@@ -47,8 +47,8 @@ impl Driver<'_> {
         match workload {
             Workload::Hog => self.wake(entity, Wake::New { parent: None }),
             Workload::Periodic(jobs) => {
-                let first = (self.cpus.now + jobs.phase).round_up(self.cpus.costs.timer_slack);
-                self.cpus.releases.set(entity.index(), first);
+                let first = self.cpus.now + jobs.phase;
+                self.set_start(entity, first);
             }
             Workload::Scripted | Workload::Vcpu | Workload::Program => {}
         }
@@ -74,7 +74,8 @@ impl Driver<'_> {
             self.cpus.releases.reserve(self.cpus.tasks.len());
         }
         let switch = self.cpus.costs.context_switch;
-        let task = Task { id: entity, progress: Progress::new(workload), last_cpu: None, switch };
+        let progress = Progress::new(workload);
+        let task = Task { id: entity, progress, last_cpu: None, has_slack: false, switch };
         self.cpus.tasks[entity.index()] = Some(task);
         Ok(entity)
     }

@@ -108,9 +108,14 @@ impl Progress {
 
     /// Ends the spin of an entity whose wait is over.
     pub(crate) fn end_spinning(&mut self, now: Instant) {
+        self.give_up_spinning(now);
+        self.left = Some(Nanos::ZERO);
+    }
+
+    /// Ends the spin of an entity that blocks for the rest of its wait.
+    pub(crate) fn give_up_spinning(&mut self, now: Instant) {
         self.pause_spinning(now);
         self.is_spinning = false;
-        self.left = Some(Nanos::ZERO);
     }
 
     /// Returns whether the workload makes the entity runnable.

@@ -134,16 +134,6 @@ impl Bsp {
     }
 }
 
-impl Waits {
-    /// Returns a barrier at which `parties` tasks wait for each other in this way.
-    pub(super) fn barrier(self, parties: u32) -> Object {
-        match self {
-            Waits::Sleeping => Object::Barrier { parties },
-            Waits::Spinning => Object::SpinBarrier { parties },
-        }
-    }
-}
-
 /// Maximum size of a message. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
@@ -154,7 +144,7 @@ const FLOPS_MAX: u64 = 1 << 50;
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "bsp",
     title: "a bulk-synchronous program",
-    keys: &["nodes", "supersteps", "compute", "communicate", "waits", "bytes", "flops"],
+    keys: &["nodes", "supersteps", "compute", "communicate", "waits", "spin", "bytes", "flops"],
     example: "{ bsp = { nodes = 4, compute = \"10ms\", communicate = \"20ms\" } }",
     read,
 };
@@ -169,7 +159,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
         only(settings, &["bytes"], "nodes in VMs, nodes = [\"vm2\", \"vm3\"]");
         default.communicate
     } else {
-        only(settings, &["waits"], "nodes on one machine, nodes = 4");
+        only(settings, &["waits", "spin"], "nodes on one machine, nodes = 4");
         Nanos::ZERO.into()
     };
     let bsp = Bsp {
@@ -180,7 +170,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
         supersteps: settings.times("supersteps", default.supersteps),
         compute: settings.above_zero("compute", default.compute),
         communicate: settings.length("communicate", communicate),
-        waits: settings.read("waits", waits).unwrap_or(default.waits),
+        waits: waits(settings, default.waits),
     };
     settings.done(bsp)
 }

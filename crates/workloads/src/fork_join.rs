@@ -20,6 +20,36 @@ pub enum Waits {
     Sleeping,
     /// Waiting threads spin (OMP_WAIT_POLICY=active).
     Spinning,
+    /// Waiting threads spin for a limited time, then block (OpenMP without OMP_WAIT_POLICY; adaptive mutexes of glibc).
+    SpinThenSleep {
+        /// CPU time of the spin. Range: above zero.
+        spin: Nanos,
+    },
+}
+
+impl Waits {
+    /// Default time of a spin: 300,000 iterations, at 100,000 iterations per millisecond. Source: libgomp/env.c of
+    /// GCC 4.7 and later, without OMP_WAIT_POLICY, if each thread has a CPU. With more threads than CPUs, libgomp spins
+    /// for 100 iterations.
+    pub const SPIN: Nanos = Nanos::ms(3);
+
+    /// Returns a barrier at which `parties` tasks wait for each other in this way.
+    pub(crate) fn barrier(self, parties: u32) -> Object {
+        match self {
+            Waits::Sleeping => Object::Barrier { parties },
+            Waits::Spinning => Object::SpinBarrier { parties },
+            Waits::SpinThenSleep { spin } => Object::AdaptiveBarrier { parties, spin },
+        }
+    }
+
+    /// Returns a lock for which tasks wait in this way.
+    pub(crate) fn lock(self) -> Object {
+        match self {
+            Waits::Sleeping => Object::Mutex,
+            Waits::Spinning => Object::Spin,
+            Waits::SpinThenSleep { spin } => Object::AdaptiveMutex { spin },
+        }
+    }
 }
 
 /// A team of threads. Each thread computes its part, and all threads wait for the last thread. Then the first thread
@@ -65,11 +95,7 @@ impl ForkJoin {
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
-        let parties = self.threads;
-        let meeting = match self.waits {
-            Waits::Sleeping => Object::Barrier { parties },
-            Waits::Spinning => Object::SpinBarrier { parties },
-        };
+        let meeting = self.waits.barrier(self.threads);
         let join = application.share("join", meeting);
         // Without serial work between two rounds, one barrier is both the end of a round and the start of the next.
         let fork = (!is_nothing(self.serial)).then(|| application.share("fork", meeting));
@@ -102,7 +128,7 @@ impl ForkJoin {
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "fork_join",
     title: "threads that meet after each round, like parallel regions of OpenMP",
-    keys: &["threads", "rounds", "work", "serial", "waits", "locks", "hold"],
+    keys: &["threads", "rounds", "work", "serial", "waits", "spin", "locks", "hold"],
     example: "{ fork_join = { threads = 4, work = \"1ms\" } }",
     read,
 };
@@ -113,7 +139,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
         threads: settings.few("threads", 1, TASKS_MAX as u32, default.threads),
         rounds: settings.read("rounds", |value| form::count("rounds", value, 1..=ROUNDS_MAX)),
         serial: settings.length("serial", default.serial),
-        waits: settings.read("waits", waits).unwrap_or(default.waits),
+        waits: waits(settings, default.waits),
         locks: settings.few("locks", 0, ForkJoin::LOCKS_MAX, default.locks),
         hold: settings.length("hold", default.hold),
         ..default
@@ -121,14 +147,30 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(team)
 }
 
-/// Reads whether the waiting threads of a team sleep or spin.
-pub(crate) fn waits(value: &DeValue<'_>) -> Result<Waits, Wrong> {
-    form::word(
-        "waits",
-        value,
-        &[("sleeping", Waits::Sleeping), ("spinning", Waits::Spinning)],
-        "\"sleeping\" or \"spinning\"",
-    )
+/// Reads whether the waiting threads of a team sleep or spin, and the time of the spin, from the keys `waits` and
+/// `spin`.
+pub(crate) fn waits(settings: &mut Settings<'_, '_, '_, '_>, default: Waits) -> Waits {
+    let waits = settings.read("waits", waits_word).unwrap_or(default);
+    match waits {
+        Waits::SpinThenSleep { spin } => Waits::SpinThenSleep { spin: settings.time("spin", spin) },
+        Waits::Sleeping | Waits::Spinning => {
+            if settings.table.get("spin").is_some() {
+                let message = "the threads spin for a limited time only with `waits = \"spin-then-sleep\"`";
+                let right = "add waits = \"spin-then-sleep\", or omit `spin`";
+                settings.wrong(Wrong::new(message, "no limit", right), "spin");
+            }
+            waits
+        }
+    }
+}
+
+fn waits_word(value: &DeValue<'_>) -> Result<Waits, Wrong> {
+    let words = [
+        ("sleeping", Waits::Sleeping),
+        ("spinning", Waits::Spinning),
+        ("spin-then-sleep", Waits::SpinThenSleep { spin: Waits::SPIN }),
+    ];
+    form::word("waits", value, &words, "\"sleeping\", \"spinning\" or \"spin-then-sleep\"")
 }
 
 impl ApplicationWorkload for ForkJoin {

@@ -203,6 +203,7 @@ pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
         "record_work",
         "threads",
         "waits",
+        "spin",
         "launch",
         "input",
         "output",
@@ -218,7 +219,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
         Where::Vms(places) => (1, places),
     };
     if places.is_empty() {
-        let keys = ["threads", "waits", "launch", "input", "output"];
+        let keys = ["threads", "waits", "spin", "launch", "input", "output"];
         only(settings, &keys, "workers in VMs, workers = [\"vm2\", \"vm3\"]");
     }
     let record_work = settings.read("record_work", |value| form::time_above_zero("record_work", value));
@@ -238,7 +239,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
         workers,
         places,
         threads: settings.few("threads", 1, CPUS_MAX as u32, default.threads),
-        waits: settings.read("waits", waits).unwrap_or(default.waits),
+        waits: waits(settings, default.waits),
         launch: settings.length("launch", default.launch),
         input: settings.count("input", BYTES_MAX, default.input),
         output: settings.count("output", BYTES_MAX, default.output),

@@ -12,7 +12,7 @@ use input::problem::quoted;
 use input::problem::right_instead;
 use sched::{Nanos, Params};
 use sim::program::Length;
-use sim::{Application, Object, Step, TaskSpec};
+use sim::{Application, Step, TaskSpec};
 use toml::de::DeValue;
 
 /// The numbers of instructions and synchronisations of a program of the PARSEC suite.
@@ -123,11 +123,7 @@ impl Parsec {
         let Round { rounds, locks, part } = self.round();
         let mut application = Application::default();
         let meeting = application.share("meeting", self.waits.barrier(self.threads));
-        let lock = match self.waits {
-            Waits::Sleeping => Object::Mutex,
-            Waits::Spinning => Object::Spin,
-        };
-        let lock = application.share("lock", lock);
+        let lock = application.share("lock", self.waits.lock());
         let run = |time| Step::Run(Length::Fixed(time));
         let locked = vec![run(part), Step::Lock(lock), run(Parsec::HOLD), Step::Unlock(lock)];
         let round = vec![Step::Repeat { times: Some(locks), body: locked }, run(part), Step::Barrier(meeting)];
@@ -144,7 +140,7 @@ impl Parsec {
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "parsec",
     title: "a program that synchronises like a program of PARSEC",
-    keys: &["program", "threads", "work", "waits"],
+    keys: &["program", "threads", "work", "waits", "spin"],
     example: "{ parsec = { program = \"streamcluster\" } }",
     read,
 };
@@ -158,7 +154,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     let parsec = Parsec {
         threads: settings.tasks("threads", default.threads),
         work: settings.time("work", default.work),
-        waits: settings.read("waits", waits).unwrap_or(default.waits),
+        waits: waits(settings, default.waits),
         ..default
     };
     if parsec.work > Parsec::WORK_MAX {

@@ -134,7 +134,7 @@ const FRAMES_MAX: u64 = 1 << 32;
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "video",
     title: "playback of a film",
-    keys: &["fps", "length", "decode", "threads", "waits", "frames", "late", "sound"],
+    keys: &["fps", "length", "decode", "threads", "waits", "spin", "frames", "late", "sound"],
     example: "{ video = { decode = \"10ms\" } }",
     read,
 };
@@ -153,7 +153,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
         fps_milli: fps.unwrap_or(default.fps_milli),
         length: settings.time("length", default.length),
         threads: settings.tasks("threads", default.threads),
-        waits: settings.read("waits", waits).unwrap_or(default.waits),
+        waits: waits(settings, default.waits),
         frames,
         sound: sound.then(Audio::default),
         ..default

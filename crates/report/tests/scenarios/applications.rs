@@ -185,7 +185,10 @@ fn supersteps_at_full_speed_take_what_they_compute_and_communicate() {
 #[test]
 fn each_program_of_parsec_takes_its_critical_path() {
     for program in PROGRAMS {
-        for (word, waits) in [("sleeping", Waits::Sleeping), ("spinning", Waits::Spinning)] {
+        let adaptive = Waits::SpinThenSleep { spin: Waits::SPIN };
+        for (word, waits) in
+            [("sleeping", Waits::Sleeping), ("spinning", Waits::Spinning), ("spin-then-sleep", adaptive)]
+        {
             let text = format!(
                 "parsec = {{ program = \"{}\", threads = 4, work = \"20ms\", waits = \"{word}\" }}",
                 program.name

@@ -117,6 +117,40 @@ fn a_driver_domain_tells_guests_of_each_packet_or_once_a_pass() {
     assert!(refused.contains("use \"each\" or \"passes\""), "{refused}");
 }
 
+/// The threads of a driver domain use any of its vCPUs, unless their affinity selects one.
+#[test]
+fn drivers_run_on_the_vcpus_of_their_affinity() {
+    let text = |affinity: &str| {
+        let web = "{ web_server = { clients = 20, response = 1000, service = \"100us\" } }";
+        format!(
+            "name = \"x\"\ncpus = 4\nlength = \"500ms\"\npolicy = \"credit\"\n\
+             [network]\ndrivers = \"split\"\ndomain = \"dom0\"\nevent = \"50us\"\n{affinity}\n\
+             [[vm]]\nname = \"dom0\"\nvcpus = 2\nguest = \"cfs\"\n\
+             [[vm.task]]\nname = \"short\"\nworkload.periodic = {{ period = \"1ms\", work = \"100us\" }}\n\
+             [[vm]]\nname = \"web\"\nguest = \"cfs\"\n[[vm.task]]\nname = \"web\"\nworkload = {web}\n"
+        )
+    };
+    let netback = |affinity: &str| {
+        let report = played(&parse(&text(affinity)));
+        let vcpus: Vec<_> = report.entities.iter().filter(|it| it.name.starts_with("dom0/")).collect();
+        let busy = vcpus.iter().map(|it| it.got.delivered_ns).collect::<Vec<_>>();
+        assert_eq!(busy.len(), 2, "{busy:?}");
+        busy
+    };
+    let (first, second) = (netback("affinity = \"0\""), netback("affinity = \"1\""));
+    // The periodic task stays on one vCPU or the other; the driver uses several times as much.
+    assert!(first[0] > 2 * first[1], "{first:?}");
+    assert!(second[1] > 2 * second[0], "{second:?}");
+    let refused = |text: String| Scenario::from_bytes("test.toml", text.into_bytes()).expect_err("wrong").to_string();
+    assert!(
+        refused(text("affinity = \"2\"")).contains("`dom0` has no such vCPU"),
+        "{}",
+        refused(text("affinity = \"2\""))
+    );
+    let vhost = text("affinity = \"0\"").replace("\"split\"", "\"vhost\"").replace("domain = \"dom0\"\n", "");
+    assert!(refused(vhost.clone()).contains("only split drivers have an affinity"), "{}", refused(vhost));
+}
+
 #[test]
 fn requests_at_a_rate_wait_from_when_they_were_made() {
     let at = |rate: u64| {

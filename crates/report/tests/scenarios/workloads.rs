@@ -110,7 +110,7 @@ fn launches_take_their_work_and_their_waits() {
 
 #[test]
 fn a_team_is_as_fast_as_its_slowest() {
-    for waits in [Waits::Sleeping, Waits::Spinning] {
+    for waits in [Waits::Sleeping, Waits::Spinning, Waits::SpinThenSleep { spin: Nanos::us(300) }] {
         let team = ForkJoin { threads: 3, rounds: Some(4), waits, serial: us(50), ..ForkJoin::new(us(1000)) };
         let enough = on_host(&application(&team), 3, 0, Nanos::s(1));
         assert_eq!(enough.jobs["thread-0"], [Nanos::ms(1); 4], "{waits:?}: each has a CPU");

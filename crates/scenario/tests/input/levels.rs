@@ -149,7 +149,13 @@ fn workloads_have_all_that_is_given() {
     let team =
         ForkJoin { threads: 8, rounds: Some(2), waits: Waits::Spinning, locks: 5, hold: us(2), ..ForkJoin::new(us(9)) };
     let test = Cyclictest { interval: Nanos::ms(2), threads: 2, loops: Some(9), work: us(0), ..Cyclictest::default() };
-    let rows: [(&str, Box<dyn ApplicationWorkload>); 8] = [
+    let adaptive = |spin| ForkJoin { waits: Waits::SpinThenSleep { spin }, ..ForkJoin::new(us(9)) };
+    let rows: [(&str, Box<dyn ApplicationWorkload>); 10] = [
+        ("fork_join = { work = \"9us\", waits = \"spin-then-sleep\" }", Box::new(adaptive(Nanos::ms(3)))),
+        (
+            "fork_join = { work = \"9us\", waits = \"spin-then-sleep\", spin = \"1us\" }",
+            Box::new(adaptive(Nanos::us(1))),
+        ),
         (
             "periodic = { period = \"10ms\", work = { uniform = [\"1ms\", \"3ms\"] } }",
             jobs(uniform, Phase::Fixed(Nanos::ZERO)),
@@ -247,6 +253,8 @@ fn what_is_wrong_with_guests_and_applications_is_said() {
         task("startup = { wrok = \"5ms\", waits = 10001 }"),
         task("fork_join = { threads = 1000000, work = \"1ms\", locks = 10 }"),
         task("fork_join = { work = \"0s\", waits = \"spinnin\" }"),
+        task("fork_join = { work = \"1ms\", spin = \"1ms\" }"),
+        task("fork_join = { work = \"1ms\", waits = \"spin-then-sleep\", spin = \"0s\" }"),
         task("periodic = { period = \"10ms\", work = { uniform = [\"3ms\", \"1ms\"] } }"),
         task("periodic = { period = \"10ms\", work = { uniform = [\"11ms\", \"12ms\"] } }"),
         task("periodic = { period = \"10ms\", work = { uniform = [\"1ms\"] } }"),

@@ -182,8 +182,7 @@ impl Driver<'_> {
         let state = self.tasks.of(entity);
         state.waiting = Waiting::Time;
         state.due = at;
-        let slack = self.cpus.costs.timer_slack;
-        self.cpus.releases.set(entity.index(), at.round_up(slack));
+        self.set_timer(entity, at);
         self.block_task(cpu)
     }
 
@@ -271,17 +270,14 @@ impl Driver<'_> {
 
     fn barrier(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> StepOutcome {
         let object = self.tasks.object(id);
-        let Held::Barrier { parties, spins } = object.held else { unreachable!("a barrier is one") };
+        let Held::Barrier { parties, .. } = object.held else { unreachable!("a barrier is one") };
         if object.waiters.len() + 1 < parties as usize {
-            if !spins {
-                return self.wait_for(cpu, entity, id, 0);
-            }
             object.waiters.push_back((entity, 0));
             self.begin_wait(entity, id);
-            return self.spin(cpu, entity, id);
+            return self.spin_or_block(cpu, entity, id);
         }
         while let Some((waiter, _)) = self.tasks.object(id).waiters.pop_front() {
-            if spins { self.end_spin(waiter) } else { self.grant(waiter, entity, false) }
+            self.admit(waiter, entity);
         }
         StepOutcome::Next
     }
@@ -464,8 +460,7 @@ impl Driver<'_> {
             }
         } else {
             self.tasks.of(entity).waiting = Waiting::Time;
-            let at = self.cpus.now.saturating_add(delay).round_up(self.cpus.costs.timer_slack);
-            self.cpus.releases.set(entity.index(), at);
+            self.set_start(entity, self.cpus.now.saturating_add(delay));
         }
         Ok(entity)
     }

@@ -76,7 +76,7 @@ impl Driver<'_> {
         let NextEvents { release, abort } = self.jobs(entity).next_events();
         match release.min(abort) {
             Instant::NEVER => self.cpus.releases.clear(entity.index()),
-            due => self.cpus.releases.set(entity.index(), due.round_up(self.cpus.costs.timer_slack)),
+            due => self.set_timer(entity, due),
         }
     }
 

@@ -43,6 +43,13 @@ pub enum Object {
     /// A spin lock. On a host, waiters acquire the lock in FIFO order. [`Spinning`](crate::guest::Spinning) defines the
     /// order in a guest.
     Spin,
+    /// A lock that spins before it sleeps, as a mutex of type PTHREAD_MUTEX_ADAPTIVE_NP. A waiter that has spun for
+    /// `spin` blocks. A released lock goes to the first waiter that spins on a CPU, or else to the first sleeping waiter.
+    /// If all waiters were preempted while they spin, the lock stays free until one of them or another task takes it.
+    AdaptiveMutex {
+        /// CPU time for which a waiter spins before it blocks. Range: above zero.
+        spin: Nanos,
+    },
     /// A condition variable.
     Condition,
     /// A barrier. Tasks wait until `parties` tasks have arrived.
@@ -55,6 +62,14 @@ pub enum Object {
     SpinBarrier {
         /// Number of tasks that the barrier waits for.
         parties: u32,
+    },
+    /// A barrier that spins before it sleeps, as in libgomp without OMP_WAIT_POLICY. A waiter that has spun for `spin`
+    /// blocks.
+    AdaptiveBarrier {
+        /// Number of tasks that the barrier waits for.
+        parties: u32,
+        /// CPU time for which a waiter spins before it blocks. Range: above zero.
+        spin: Nanos,
     },
     /// A semaphore with the initial value 0. A task that takes from an empty semaphore blocks.
     Semaphore {

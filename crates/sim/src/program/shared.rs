@@ -3,23 +3,32 @@
 use super::serving::Serving;
 use super::{Object, ObjectId};
 use crate::network::Packet;
-use sched::EntityId;
+use sched::{EntityId, Nanos};
 use std::collections::VecDeque;
 
 /// Waiting tasks in order of arrival, each with the number of bytes to read or write; 0 if the object holds no bytes.
 pub(crate) type Queue = VecDeque<(EntityId, u64)>;
+
+/// How tasks wait for a lock or at a barrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WaitMode {
+    Sleep,
+    Spin,
+    /// Waiting tasks spin in user space for this CPU time, then block.
+    SpinThenSleep(Nanos),
+}
 
 /// The content of an object.
 #[derive(Debug)]
 pub(crate) enum Held {
     Lock {
         owner: Option<EntityId>,
-        spins: bool,
+        mode: WaitMode,
     },
     Condition,
     Barrier {
         parties: u32,
-        spins: bool,
+        mode: WaitMode,
     },
     Semaphore {
         count: u32,
@@ -56,11 +65,13 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(name: &str, object: Object) -> Shared {
         let held = match object {
-            Object::Mutex => Held::Lock { owner: None, spins: false },
-            Object::Spin => Held::Lock { owner: None, spins: true },
+            Object::Mutex => Held::Lock { owner: None, mode: WaitMode::Sleep },
+            Object::Spin => Held::Lock { owner: None, mode: WaitMode::Spin },
+            Object::AdaptiveMutex { spin } => Held::Lock { owner: None, mode: WaitMode::SpinThenSleep(spin) },
             Object::Condition => Held::Condition,
-            Object::Barrier { parties } => Held::Barrier { parties, spins: false },
-            Object::SpinBarrier { parties } => Held::Barrier { parties, spins: true },
+            Object::Barrier { parties } => Held::Barrier { parties, mode: WaitMode::Sleep },
+            Object::SpinBarrier { parties } => Held::Barrier { parties, mode: WaitMode::Spin },
+            Object::AdaptiveBarrier { parties, spin } => Held::Barrier { parties, mode: WaitMode::SpinThenSleep(spin) },
             Object::Semaphore { most } => Held::Semaphore { count: 0, most },
             Object::Pipe { capacity } => Held::Pipe { capacity, filled: 0 },
             Object::Port { window } => Held::Port { window, unread: 0 },
@@ -84,14 +95,17 @@ impl Shared {
         *owner = to;
     }
 
-    /// Returns whether tasks spin while they wait for the object.
-    pub(crate) fn spins(&self) -> bool {
-        matches!(self.held, Held::Lock { spins: true, .. } | Held::Barrier { spins: true, .. })
+    /// Returns how tasks wait for the object.
+    pub(crate) fn wait_mode(&self) -> WaitMode {
+        match self.held {
+            Held::Lock { mode, .. } | Held::Barrier { mode, .. } => mode,
+            _ => WaitMode::Sleep,
+        }
     }
 
-    /// Returns whether the object is a lock whose waiters spin.
+    /// Returns whether the object is a spin lock of a kernel, whose waiters never sleep.
     pub(crate) fn is_spin_lock(&self) -> bool {
-        matches!(self.held, Held::Lock { spins: true, .. })
+        matches!(self.held, Held::Lock { mode: WaitMode::Spin, .. })
     }
 
     /// Returns whether the object is a lock.
@@ -102,8 +116,8 @@ impl Shared {
     /// Returns the noun for the object in messages.
     pub(crate) fn noun(&self) -> &'static str {
         match self.held {
-            Held::Lock { spins: true, .. } => "spin lock",
-            Held::Lock { spins: false, .. } => "mutex",
+            Held::Lock { mode: WaitMode::Spin, .. } => "spin lock",
+            Held::Lock { .. } => "mutex",
             Held::Condition => "condition",
             Held::Barrier { .. } => "barrier",
             Held::Semaphore { .. } => "semaphore",

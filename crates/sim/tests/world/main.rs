@@ -1,5 +1,6 @@
 //! Tests of [`sim::World`]: guests on hosts, and the network between machines.
 
+mod adaptive_waits;
 mod alone;
 mod bare_metal;
 mod budgets;
@@ -14,5 +15,6 @@ mod memory;
 mod network;
 mod reviews;
 mod skew;
+mod timers;
 mod town;
 mod traces;

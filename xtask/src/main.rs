@@ -1,13 +1,16 @@
 //! Commands for the development of this workspace: `cargo xtask --help`.
 
+mod artifact;
 mod check;
 mod chores;
+mod citation;
 mod component;
 mod downloads;
 mod environment;
 mod fuzz;
 mod guest;
 mod lab;
+mod mirror;
 mod new_policy;
 mod oracle;
 mod portable;
@@ -44,6 +47,9 @@ enum Chore {
     Golden(chores::Golden),
     /// Run the experiments of all papers in a release build, record their measurements, and draw the figures.
     Lab(lab::Lab),
+    /// Make the artifact of the papers: a table of the costs of each claim, or a root file system in which one command
+    /// regenerates all results.
+    Artifact(artifact::Artifact),
     /// Create a new policy: a file from a working template, and two lines in the registry.
     NewPolicy {
         /// Name of the policy in kebab case, such as `lottery` or `stride-two`.
@@ -66,6 +72,7 @@ fn main() -> ExitCode {
         Chore::Bench(bench) => chores::bench(&bench),
         Chore::Golden(golden) => chores::golden(&golden),
         Chore::Lab(lab) => lab::lab(&lab),
+        Chore::Artifact(artifact) => artifact::run(&artifact),
         Chore::NewPolicy { name } => new_policy::run(&name),
         Chore::GuestImage => guest::image::run(),
         Chore::Wheel => wheel::run(),

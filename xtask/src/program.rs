@@ -46,7 +46,12 @@ impl Program {
 
     /// Builds the program in the profile of `cargo test`, and returns the path of its file.
     pub(crate) fn build(self) -> Result<PathBuf> {
-        let mut command = cargo(&["build", "--profile", "test", "--package", self.package, self.kind, self.name]);
+        self.build_in("test")
+    }
+
+    /// Builds the program in `profile`, a profile of cargo, and returns the path of its file.
+    pub(crate) fn build_in(self, profile: &str) -> Result<PathBuf> {
+        let mut command = cargo(&["build", "--profile", profile, "--package", self.package, self.kind, self.name]);
         command.args(["--message-format", "json-render-diagnostics"]);
         let output = command.output().context("cannot run cargo")?;
         if !output.status.success() {

@@ -404,6 +404,12 @@ pub(crate) enum LabWhat {
     /// Run the experiments of some or all claims, and evaluate the claims; resumes an interrupted run
     #[command(after_help = EXIT_CODES)]
     Run(LabRun),
+    /// Judge the recorded results under the current bounds; measures nothing
+    #[command(after_help = EXIT_CODES)]
+    Judge(LabJudge),
+    /// Lock new bounds and parameters, and check that each change of the others is recorded
+    #[command(after_help = EXIT_CODES)]
+    Lock(LabLock),
     /// Draw the figures and write a page of all claims, from recorded or latest results
     #[command(after_help = EXIT_CODES)]
     Report(LabReport),
@@ -427,6 +433,15 @@ pub(crate) struct LabRun {
     /// Number of seeds, in place of the number in each experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=measure::statistics::RUNS_MAX as i64))]
     pub(crate) seeds: Option<u16>,
+    /// First seed; anchors are set with the seeds 1001 to 1020
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["smoke", "record", "live"])]
+    pub(crate) first_seed: Option<u32>,
+    /// Run all points with the seeds 1 to 5, and compare the values with the recorded results
+    #[arg(long, conflicts_with_all = ["full", "smoke", "seeds", "first_seed", "live", "record", "json"])]
+    pub(crate) replay: bool,
+    /// Also judge the claims under other plausible values of each parameter: assumed values 25 % lower and higher
+    #[arg(long, conflicts_with_all = ["full", "smoke", "seeds", "first_seed", "live", "replay"])]
+    pub(crate) robust: bool,
     /// Number of threads; by default the number of CPUs
     #[arg(short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -440,7 +455,7 @@ pub(crate) struct LabRun {
     #[arg(long, conflicts_with = "threads")]
     pub(crate) live: bool,
     /// Write measured.json and RESULT.md of each paper; without --live, requires all experiments
-    #[arg(long, conflicts_with_all = ["full", "seeds"])]
+    #[arg(long, conflicts_with = "full")]
     pub(crate) record: bool,
     /// Print the verdicts and all measurements as JSON
     #[arg(long)]
@@ -448,6 +463,32 @@ pub(crate) struct LabRun {
     /// Directory of finished runs
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     pub(crate) results: PathBuf,
+    /// The directory of the papers (docs/experiments.md)
+    #[arg(long, value_name = "DIR", default_value = "papers")]
+    pub(crate) papers: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabJudge {
+    /// Only these claims, such as A1 C5; by default all
+    #[arg(value_name = "CLAIM")]
+    pub(crate) claims: Vec<String>,
+    /// Write RESULT.md of each paper; requires all claims
+    #[arg(long, conflicts_with = "claims")]
+    pub(crate) record: bool,
+    /// Print the verdicts and all measurements as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The directory of the papers (docs/experiments.md)
+    #[arg(long, value_name = "DIR", default_value = "papers")]
+    pub(crate) papers: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabLock {
+    /// The commit that precedes the first measurement with the new entries; by default, they were set after it
+    #[arg(long, value_name = "COMMIT")]
+    pub(crate) before: Option<String>,
     /// The directory of the papers (docs/experiments.md)
     #[arg(long, value_name = "DIR", default_value = "papers")]
     pub(crate) papers: PathBuf,

@@ -21,6 +21,7 @@ struct Shown {
     cache_refill_ns: u64,
     kick_ns: u64,
     tick_ns: u64,
+    timer_resolution_ns: u64,
     timer_slack_ns: u64,
     exit_ns: u64,
     hypercall_ns: u64,
@@ -60,11 +61,11 @@ fn explanation(machine: &Machine) -> String {
             Basis::Measured => "measured",
             Basis::Assumed => "assumed",
         };
-        let width = usize::from(output::width()).saturating_sub(36);
+        let width = usize::from(output::width()).saturating_sub(38);
         for (nth, line) in output::folded(&figure.source, width).into_iter().enumerate() {
             let line = match nth {
-                0 => format!("  {:<15} {:>7}  {basis:<9} {line}", figure.key, figure.value),
-                _ => format!("{:36}{line}", ""),
+                0 => format!("  {:<16} {:>7}  {basis:<9} {line}", figure.key, figure.value),
+                _ => format!("{:38}{line}", ""),
             };
             text += &(line + "\n");
         }
@@ -86,6 +87,7 @@ fn shown(machine: &'static Machine) -> Shown {
         cache_refill_ns: costs.cache_refill.as_ns(),
         kick_ns: costs.kick.as_ns(),
         tick_ns: costs.tick.as_ns(),
+        timer_resolution_ns: costs.timer_resolution.as_ns(),
         timer_slack_ns: costs.timer_slack.as_ns(),
         exit_ns: costs.exit.as_ns(),
         hypercall_ns: costs.hypercall.as_ns(),

@@ -1,6 +1,7 @@
 //! `tactus lab`: the figures and tables of papers, run, evaluated and drawn.
 
 mod bar;
+mod evidence;
 mod host;
 mod judged;
 mod live;
@@ -14,11 +15,13 @@ use anyhow::anyhow;
 use bar::Bar;
 use judged::{Judged, extent, reject_toothless, table, write_result};
 use lab::experiment::Extent;
-use lab::judge::{Status, Verdict, judge};
+use lab::judge::{Verdict, counts, judge};
+use lab::provenance::{PROVENANCE, Provenance};
 use lab::results::RECORDED;
 use lab::store::{self, Store};
 use lab::suite::Stage;
-use lab::{Paper, Problem, Results, Suite};
+use lab::varied::{self, ROBUST, Varied};
+use lab::{Paper, Problem, Results, Suite, robust};
 use serde::Serialize;
 use std::num::NonZero;
 use std::process::ExitCode;
@@ -39,6 +42,8 @@ pub(crate) fn run(args: &Lab) -> Result<ExitCode, Failure> {
         LabWhat::List(what) => list(what),
         LabWhat::Run(what) if what.live => live::play(what),
         LabWhat::Run(what) => play(what),
+        LabWhat::Judge(what) => evidence::judge_record(what),
+        LabWhat::Lock(what) => evidence::lock(what),
         LabWhat::Report(what) => pictures::report(what),
     }
 }
@@ -86,7 +91,7 @@ fn list(args: &LabList) -> Result<ExitCode, Failure> {
 
 fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let mut papers = Paper::all(&args.papers)?;
-    if args.smoke {
+    if args.smoke || args.replay {
         papers = recorded(papers)?;
     }
     let claims = named(&args.claims)?;
@@ -94,28 +99,52 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
         let reason = format!("recording {} alone would lose the records of the other claims", claims.join(", "));
         return Err(usage(reason, "use `tactus lab run all --record`"));
     }
-    let extent = extent(args.full, args.smoke);
-    let suite = Suite { papers: &papers, claims: &claims, extent, seeds: args.seeds.map(u32::from) };
-    suite.check()?;
+    suite(&papers, &claims, args).check()?;
     let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
     let threads =
         args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
     let bar = Bar::default();
     let in_order = output::end_in_order();
-    let played = suite.play(&store, Stage::Simulator(threads), &bar);
+    let asked = suite(&papers, &claims, args);
+    let played = asked.play(&store, Stage::Simulator(threads), &bar).and_then(|results| {
+        let varied = if args.robust { vary(&asked, &results, &store, threads, &bar)? } else { Vec::new() };
+        Ok((results, varied))
+    });
     drop(in_order);
     bar.finish(played.is_ok());
-    let results = match played {
+    let (results, varied) = match played {
         Err(Problem::Interrupted) => {
             output::complain("interrupted: finished runs are kept, and the same command resumes");
             return Ok(ExitCode::from(130));
         }
         other => other?,
     };
-    match extent {
-        Extent::Smoke => compare(&papers, &results),
-        _ => report(&suite, &results, args),
+    if args.robust {
+        papers.iter_mut().zip(varied).for_each(|(paper, varied)| paper.robust = varied);
     }
+    if args.smoke || args.replay {
+        return compare(&papers, &results);
+    }
+    report(&suite(&papers, &claims, args), &results, args)
+}
+
+/// Returns the selection of experiments that `args` requests.
+fn suite<'p>(papers: &'p [Paper], claims: &'p [String], args: &LabRun) -> Suite<'p> {
+    let seeds = if args.replay { Some(lab::experiment::SEEDS) } else { args.seeds.map(u32::from) };
+    Suite { papers, claims, extent: extent(args.full, args.smoke), seeds, first_seed: args.first_seed }
+}
+
+/// Judges the claims of each paper under other values of its parameters.
+fn vary(
+    suite: &Suite<'_>,
+    results: &[Results],
+    store: &Mutex<Store>,
+    threads: usize,
+    bar: &Bar,
+) -> Result<Vec<Vec<Varied>>, Problem> {
+    let asks = |id: &str| suite.asks(id);
+    let of = |(paper, results): (&Paper, &Results)| robust::vary(paper, results, &asks, store, threads, bar);
+    suite.papers.iter().zip(results).map(of).collect()
 }
 
 /// Returns the papers with recorded results. Prints a warning for every other paper.
@@ -143,7 +172,7 @@ fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
         differences.extend(found.into_iter().map(|difference| format!("{}: {difference}", paper.key)));
     }
     if differences.is_empty() {
-        output::print(&format!("{rows} points of the smoke set match the record.\n"))?;
+        output::print(&format!("{rows} points match the record.\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::Failed(anyhow!(
@@ -161,31 +190,53 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
         }
         let verdicts = judge(paper, measured, |id| suite.asks(id))?;
         text += &table(paper, &verdicts);
-        judged.push(Judged { paper: &paper.key, verdicts, measured });
+        judged.push((paper, Judged { paper: &paper.key, verdicts, measured }));
+    }
+    // Nothing is recorded unless the claims of all papers can be judged.
+    for (paper, of) in judged.iter().filter(|_| args.record) {
+        text += &changed(paper, &of.verdicts);
+        record(paper, of.measured, &of.verdicts, args.robust)?;
     }
     if args.record {
-        for (paper, of) in
-            suite.papers.iter().filter_map(|paper| Some((paper, judged.iter().find(|of| of.paper == paper.key)?)))
-        {
-            record(paper, of.measured, &of.verdicts)?;
-        }
+        keep(&args.papers.join(PROVENANCE), Provenance::of_this_program().to_text().as_bytes())?;
     }
+    let judged: Vec<Judged<'_>> = judged.into_iter().map(|(_, of)| of).collect();
     if args.json {
         output::print(&output::json(&judged)?)?;
     } else {
-        let verdicts = || judged.iter().flat_map(|paper| &paper.verdicts);
-        let count = |status| verdicts().filter(|it| it.status == status).count();
-        let counts = [Status::Reproduced, Status::Partly, Status::Not].map(count);
-        text +=
-            &format!("{} reproduced, {} partly, {} not.\nNext: tactus lab report.\n", counts[0], counts[1], counts[2]);
+        let counts = counts(judged.iter().flat_map(|paper| &paper.verdicts));
+        text += &format!("{counts}.\nNext: tactus lab report.\n");
         output::print(&text)?;
     }
     reject_toothless(&judged)
 }
 
-/// Writes measured.json and RESULT.md of `paper`. After an interruption, each of the two files is complete, with either
-/// the old or the new content.
-fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
+/// Describes the differences of `verdicts` from the verdicts on the recorded results under the current bounds.
+fn changed(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
+    let unjudged = || "The last record cannot be judged under the current claims.\n\n".to_string();
+    let recorded = match paper.recorded() {
+        Ok(Some(recorded)) => recorded,
+        Ok(None) => return String::new(),
+        Err(_) => return unjudged(),
+    };
+    // The last record may lack points that the claims read now.
+    let Ok(before) = judge(paper, &recorded, |_| true) else { return unjudged() };
+    let mut text = String::new();
+    for verdict in verdicts {
+        let last = before.iter().find(|last| last.id == verdict.id).map(|last| last.status);
+        if let Some(last) = last.filter(|last| *last != verdict.status) {
+            text += &format!("{}: the record was {}, and is now {}\n", verdict.id, last.word(), verdict.status.word());
+        }
+    }
+    if text.is_empty() { text } else { text + "\n" }
+}
+
+/// Writes measured.json, RESULT.md and, if `is_robust`, robust.json of `paper`. After an interruption, each of the files
+/// is complete, with either the old or the new content.
+fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>], is_robust: bool) -> Result<(), Failure> {
     keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
+    if is_robust {
+        keep(&paper.directory.join(ROBUST), varied::to_text(&paper.robust).as_bytes())?;
+    }
     write_result(paper, measured, verdicts)
 }

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
     let papers = Paper::all(&args.papers)?;
     let claims = named(&args.claims)?;
-    let suite = Suite { papers: &papers, claims: &claims, extent: Extent::Usual, seeds: None };
+    let suite = Suite { papers: &papers, claims: &claims, extent: Extent::Usual, seeds: None, first_seed: None };
     suite.check()?;
     let asked = papers.iter().filter(|paper| paper.claims.iter().any(|claim| suite.asks(&claim.id)));
     let mut reports = Vec::new();

@@ -75,6 +75,11 @@ impl Progress {
         Ok(Report::of(outcome))
     }
 
+    /// Removes the bar.
+    pub(crate) fn clear(self) {
+        self.bar.finish_and_clear();
+    }
+
     /// Removes the bar. If standard error is not a terminal, so that no bar was visible, writes `summary`.
     pub(crate) fn finish(self, summary: &str) {
         self.bar.finish_and_clear();

@@ -54,6 +54,13 @@ impl<'e> Cell<'e> {
             let what = format!("{why}, with {}", shown(&variables));
             Problem::wrong(&path, what, "a template that `with`, the sweep and the points fill in")
         })?;
+        let text = match experiment.costs_percent {
+            Some(percent) => with_assumed_costs(&text, percent).map_err(|why| {
+                let right = "a scenario in TOML with the costs of a machine";
+                Problem::wrong(&experiment.path, format!("the costs cannot be scaled: {why}"), right)
+            })?,
+            None => text,
+        };
         let mut cell = Cell { experiment, point: point.clone(), seed, text, length: Nanos::ZERO, variables };
         cell.length = cell.scenario()?.length;
         Ok(cell)
@@ -164,6 +171,26 @@ impl<'e> Cell<'e> {
         let right = "an expression over `report` and its views (docs/experiments.md)";
         Problem::wrong(&self.experiment.path, what, right)
     }
+}
+
+/// Returns the scenario `text` in which all assumed costs of its machine are scaled to `percent`. Costs that the
+/// scenario itself has, and the costs of a scenario without a machine, do not change.
+fn with_assumed_costs(text: &str, percent: f64) -> Result<String, String> {
+    let mut scenario: toml::Table = text.parse().map_err(|why| format!("{why}"))?;
+    let mut costs = match scenario.get("costs") {
+        None => return Ok(text.to_string()),
+        Some(toml::Value::String(name)) => toml::Table::from_iter([("machine".to_string(), name.as_str().into())]),
+        Some(toml::Value::Table(costs)) => costs.clone(),
+        Some(other) => return Err(format!("{other} are no costs")),
+    };
+    let Some(name) = costs.get("machine").and_then(toml::Value::as_str) else { return Ok(text.to_string()) };
+    let machine = scenario::costs::machine(name).map_err(|why| why.to_string())?;
+    for (key, cost) in machine.assumed_costs() {
+        let scaled = (cost.as_ns() as f64 * percent / 100.0).round();
+        costs.entry(key).or_insert_with(|| format!("{scaled}ns").into());
+    }
+    scenario.insert("costs".to_string(), costs.into());
+    toml::to_string(&scenario).map_err(|why| format!("{why}"))
 }
 
 /// Evaluates `expression`. An undefined value is an error.

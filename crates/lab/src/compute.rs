@@ -1,11 +1,11 @@
 //! The language of experiments: templates of scenarios, expressions over the report of a run, and expressions over the
 //! measurements of many runs.
 
-use crate::experiment::Point;
 use crate::results::{Results, Row};
-use crate::world::World;
+use crate::rival::World;
 use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Returns an environment for templates and expressions, with functions for statistics. An undefined name is an error.
@@ -52,6 +52,22 @@ fn draw(seed: u64, what: &str, low: f64, high: f64) -> f64 {
 /// Checks the syntax of `expression`. Names are checked only when the expression is evaluated.
 pub(crate) fn compiles(expression: &str) -> Result<(), Error> {
     Environment::new().compile_expression(expression).map(drop)
+}
+
+/// Returns the names of the variables that `template` and `expressions` read. A text with invalid syntax has none; its
+/// error is reported when it is evaluated.
+pub(crate) fn variables<'e>(template: &str, expressions: impl Iterator<Item = &'e String>) -> BTreeSet<String> {
+    let environment = environment();
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    if let Ok(template) = environment.template_from_str(template) {
+        found.extend(template.undeclared_variables(false));
+    }
+    for expression in expressions {
+        if let Ok(expression) = environment.compile_expression(expression) {
+            found.extend(expression.undeclared_variables(false));
+        }
+    }
+    found
 }
 
 fn none_of(what: &str) -> Error {
@@ -185,46 +201,22 @@ impl Asked {
             }
             wanted.push((axis, kwargs.get::<Value>(axis)?));
         }
-        let is_wanted = |row: &&Row| {
+        let is_wanted = |row: &Row| {
             wanted.iter().all(|(axis, value)| {
                 let own = row.point.get(*axis).map(|own| Value::from(Serde(own)));
                 own.is_some_and(|own| own == *value)
             })
         };
-        rows.iter().filter(is_wanted).map(|row| self.answer(experiment, rows, row)).collect()
+        let wanted = (0..rows.len()).filter(|&nth| is_wanted(&rows[nth]));
+        wanted.map(|nth| self.answer(experiment, rows, nth)).collect()
     }
 
-    fn answer(&self, experiment: &str, rows: &[Row], row: &Row) -> Result<Value, Error> {
-        let answers = match self.world.wrong() {
-            Some(wrong) if matches(&row.point, &wrong.of) => {
-                let mut point = row.point.clone();
-                point.extend(wrong.is.clone());
-                let missing = || {
-                    let shown = crate::experiment::shown(&point);
-                    Error::new(
-                        ErrorKind::InvalidOperation,
-                        format!("`{experiment}` has no point {shown} for the wrong world"),
-                    )
-                };
-                if point != row.point {
-                    self.world.mark_swapped();
-                }
-                rows.iter().find(|other| other.point == point).ok_or_else(missing)?
-            }
-            _ => row,
-        };
-        let none = || {
-            Error::new(ErrorKind::InvalidOperation, format!("`{experiment}` was not run with seed {}", self.seed + 1))
-        };
-        let mut all: Point = answers.seeds.get(self.seed).ok_or_else(none)?.clone();
-        all.extend(row.point.clone());
+    fn answer(&self, experiment: &str, rows: &[Row], nth: usize) -> Result<Value, Error> {
+        let answer = self.world.answer(experiment, rows, nth, self.seed);
+        let mut all = answer.map_err(|why| Error::new(ErrorKind::InvalidOperation, why))?;
+        all.extend(rows[nth].point.clone());
         Ok(Value::from(Serde(&all)))
     }
-}
-
-/// Returns whether `point` has all values of `of`.
-fn matches(point: &Point, of: &Point) -> bool {
-    of.iter().all(|(axis, value)| point.get(axis) == Some(value))
 }
 
 /// Converts `value` to a number. A Boolean becomes 0 or 1.

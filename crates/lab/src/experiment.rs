@@ -3,12 +3,15 @@
 //! The file is TOML; `docs/experiments.md` explains each key.
 
 use crate::compute;
+use crate::evidence::{self, Given, Rules, Written};
+use crate::printed::Printed;
 use crate::problem::{Problem, read};
 use indexmap::IndexMap;
 use run::sweep::Sweep;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
+pub use crate::picture::{Axis, Kind, Plot};
 pub use run::sweep::{Point, Value, point_shown as shown};
 
 /// Default number of seeds of an experiment.
@@ -44,9 +47,19 @@ pub struct Experiment {
     pub claims: Vec<String>,
     /// Template of the experiment's scenario: a file in `scenarios/`.
     pub scenario: String,
-    /// Constants for the template.
+    /// Constants for the template, as the file contains them.
     #[serde(default)]
-    pub with: Point,
+    with: IndexMap<String, Written>,
+    /// Constants for the template, with their evidence.
+    #[serde(skip)]
+    pub set: IndexMap<String, Given>,
+    /// Parameters of the paper that the template or an expression uses. A constant with the same name replaces a
+    /// parameter.
+    #[serde(skip)]
+    pub parameters: IndexMap<String, Given>,
+    /// Scale of all assumed costs of the machines, in percent. `None`: the costs are unchanged.
+    #[serde(skip)]
+    pub(crate) costs_percent: Option<f64>,
     /// Axes. Each value of one axis is combined with each value of all other axes.
     #[serde(default)]
     pub sweep: Sweep,
@@ -83,7 +96,7 @@ pub struct Experiment {
     pub schedule: Vec<Schedule>,
     /// Text of the file.
     #[serde(skip)]
-    pub text: String,
+    text: String,
     /// Text of the template.
     #[serde(skip)]
     pub template: String,
@@ -93,81 +106,18 @@ pub struct Experiment {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
-    /// Constants that replace the usual constants.
+    /// Constants that replace the usual constants, as the file contains them.
     #[serde(default)]
-    pub with: Point,
+    with: IndexMap<String, Written>,
+    /// Constants that replace the usual constants, with their evidence.
+    #[serde(skip)]
+    pub set: IndexMap<String, Given>,
     /// Values of axes that replace the usual values.
     #[serde(default)]
     pub sweep: Sweep,
     /// Number of seeds that replaces the usual number.
     #[serde(default)]
     pub seeds: Option<u32>,
-}
-
-/// A figure: a metric over an axis, with a curve for each combination of the values of other axes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Plot {
-    /// Name of the figure's file: `fig-2a`.
-    pub name: String,
-    /// Title of the figure.
-    pub title: String,
-    /// Type of the figure.
-    #[serde(default)]
-    pub kind: Kind,
-    /// The axis of the experiment, or the metric, along the horizontal axis. For [`Kind::Cdf`] and
-    /// [`Kind::Distribution`], only the default label of the horizontal axis.
-    pub x: String,
-    /// Metric that the figure shows.
-    pub y: String,
-    /// Labels of the axes, with units; by default the names of axis and metric.
-    #[serde(default)]
-    pub labels: Option<[String; 2]>,
-    /// Axes whose values have separate curves.
-    #[serde(default)]
-    pub curves: Vec<String>,
-    /// Points that the figure shows; by default all points.
-    #[serde(default, rename = "where")]
-    pub only: Point,
-    /// Logarithmic axes of the picture.
-    #[serde(default)]
-    pub log: Vec<Axis>,
-    /// Divisor of the metric, for the unit of the picture.
-    #[serde(default)]
-    pub unit: Option<f64>,
-    /// Range of the picture's axes, `[low, high]`; by default the range of the values.
-    #[serde(default)]
-    pub range: IndexMap<Axis, [f64; 2]>,
-    /// Values that the paper prints: curve → its points.
-    #[serde(default)]
-    pub paper: IndexMap<String, Vec<[f64; 2]>>,
-}
-
-/// An axis of a picture.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Axis {
-    /// The horizontal axis, from left to right.
-    X,
-    /// The vertical axis, upwards.
-    Y,
-}
-
-/// Type of a figure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Medians with intervals, joined by lines.
-    #[default]
-    Lines,
-    /// Medians with intervals, as bars.
-    Bars,
-    /// A box for each value of the axis: quartiles over the seeds, or over the values of a metric that is a list.
-    Boxes,
-    /// The cumulative distribution of the values of a list metric.
-    Cdf,
-    /// The pairs of a metric that is a list of pairs. Pairs with the same first number are drawn as their median.
-    Distribution,
 }
 
 /// A Gantt chart of the run with the first seed.
@@ -189,27 +139,82 @@ pub struct Schedule {
 
 impl Experiment {
     /// Reads the experiment in the file at `path`, and its template in `directory`, the directory of the paper.
-    pub(crate) fn read(path: &Path, directory: &Path) -> Result<Experiment, Problem> {
-        let experiment = Experiment::parse(path, read(path)?)?;
+    /// `rules`, `parameters` and `printed` are those of the paper.
+    pub(crate) fn read(
+        path: &Path,
+        directory: &Path,
+        rules: &Rules,
+        parameters: &IndexMap<String, Given>,
+        printed: &Printed,
+    ) -> Result<Experiment, Problem> {
+        let mut experiment = Experiment::parse(path, read(path)?, rules)?;
+        experiment.plot.iter_mut().try_for_each(|plot| plot.refer(path, printed))?;
         let template = read(&directory.join("scenarios").join(&experiment.scenario))?;
-        Experiment { template, ..experiment }.checked()
+        let mut experiment = Experiment { template, ..experiment };
+        let used = compute::variables(&experiment.template, experiment.expressions());
+        let axes: Vec<String> = experiment.axes().into_iter().cloned().collect();
+        let is_used = |name: &String| used.contains(name) && !experiment.set.contains_key(name) && !axes.contains(name);
+        experiment.parameters =
+            parameters.iter().filter(|(name, _)| is_used(name)).map(|(name, it)| (name.clone(), it.clone())).collect();
+        experiment.checked()
     }
 
-    /// Returns the experiment with this `text` and `template`. `path` is the file that contained the text.
+    /// Returns the experiment with this `text`, `template` and `parameters` of the paper. `path` is the file that
+    /// contained the text. The text is that of [`text`](Experiment::text), without references to rules. Its plots
+    /// have no printed numbers.
     ///
     /// # Errors
     /// The text is not a valid experiment.
-    pub fn from_texts(path: &Path, text: String, template: String) -> Result<Experiment, Problem> {
-        Experiment { template, ..Experiment::parse(path, text)? }.checked()
+    pub fn from_texts(
+        path: &Path,
+        text: String,
+        template: String,
+        parameters: IndexMap<String, Given>,
+    ) -> Result<Experiment, Problem> {
+        let experiment = Experiment::parse(path, text, &Rules::default())?;
+        Experiment { template, parameters, ..experiment }.checked()
     }
 
     /// Parses `text` without the template.
-    fn parse(path: &Path, text: String) -> Result<Experiment, Problem> {
-        let experiment: Experiment = toml::from_str(&text).map_err(|why| {
-            Problem::wrong(path, why.to_string().trim_end(), "an experiment as docs/experiments.md describes it")
-        })?;
-        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(Experiment { name, path: path.to_path_buf(), text, ..experiment })
+    fn parse(path: &Path, text: String, rules: &Rules) -> Result<Experiment, Problem> {
+        let right = "an experiment as docs/experiments.md describes it";
+        let refuse = |why: String| Problem::wrong(path, why, right);
+        let mut experiment: Experiment =
+            toml::from_str(&text).map_err(|why| refuse(why.to_string().trim_end().to_string()))?;
+        let given = |with: &IndexMap<String, Written>| {
+            evidence::all(with.clone(), rules).map_err(|why| refuse(format!("a constant is incomplete: {why}")))
+        };
+        experiment.set = given(&experiment.with)?;
+        experiment.full.set = given(&experiment.full.with)?;
+        experiment.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        experiment.path = path.to_path_buf();
+        experiment.text = text;
+        Ok(experiment)
+    }
+
+    /// Returns the text of the experiment, in which constants have the evidence of rules.
+    ///
+    /// # Errors
+    /// The text cannot be formatted.
+    pub fn text(&self) -> Result<String, Problem> {
+        let refuse = |why: String| Problem::wrong(&self.path, why, "an experiment as docs/experiments.md describes it");
+        let mut table: toml::Table = self.text.parse().map_err(|why| refuse(format!("{why}")))?;
+        let resolved =
+            |given: &IndexMap<String, Given>| toml::Value::try_from(given).map_err(|why| refuse(format!("{why}")));
+        if !self.set.is_empty() {
+            table.insert("with".to_string(), resolved(&self.set)?);
+        }
+        if let Some(full) =
+            table.get_mut("full").and_then(toml::Value::as_table_mut).filter(|it| it.contains_key("with"))
+        {
+            full.insert("with".to_string(), resolved(&self.full.set)?);
+        }
+        toml::to_string(&table).map_err(|why| refuse(format!("{why}")))
+    }
+
+    /// Returns the expressions of the experiment: metrics, then the condition of a live run.
+    fn expressions(&self) -> impl Iterator<Item = &String> {
+        self.metrics.values().chain(&self.counts)
     }
 
     fn checked(self) -> Result<Experiment, Problem> {
@@ -235,6 +240,9 @@ impl Experiment {
         }
         let axes: Vec<&String> = self.axes();
         let known = |axis: &String| axes.contains(&axis);
+        if let Some(name) = self.set.keys().chain(self.full.set.keys()).find(|name| known(name)) {
+            return refuse(format!("`{name}` is a constant and an axis"), "one of them");
+        }
         let smoke = self.smoke.iter().flat_map(|smoke| smoke.keys());
         let swept = self
             .full
@@ -243,7 +251,7 @@ impl Experiment {
             .keys()
             .filter(|axis| !self.sweep.axes.contains_key(*axis))
             .chain(smoke.filter(|axis| !known(axis)));
-        let plotted = self.plot.iter().flat_map(|plot| plot.curves.iter().chain(plot.only.keys()));
+        let plotted = self.plot.iter().flat_map(Plot::axes);
         let scheduled = self.schedule.iter().flat_map(|schedule| schedule.point.keys());
         let mut named = swept.chain(plotted.chain(scheduled).filter(|axis| !known(axis)));
         if let Some(axis) = named.next() {
@@ -253,9 +261,8 @@ impl Experiment {
         if let Some(plot) = self.plot.iter().find(|plot| !self.metrics.contains_key(&plot.y)) {
             return refuse(format!("the plot `{}` shows `{}`, which is not measured", plot.name, plot.y), "a metric");
         }
-        let has_axis = |plot: &&Plot| {
-            matches!(plot.kind, Kind::Cdf | Kind::Distribution) || known(&plot.x) || self.metrics.contains_key(&plot.x)
-        };
+        let has_axis =
+            |plot: &&Plot| plot.kind.is_distribution() || known(&plot.x) || self.metrics.contains_key(&plot.x);
         if let Some(plot) = self.plot.iter().find(|plot| !has_axis(plot)) {
             let what = format!(
                 "the x axis of the plot `{}` is `{}`, which is neither an axis nor a metric",
@@ -268,6 +275,8 @@ impl Experiment {
         if let Some(name) = self.pictures().find(|name| !is_plain(name)) {
             return refuse(format!("`{name}` is no name for a picture"), "letters, digits and hyphens: `fig-2a`");
         }
+        let points = [Extent::Usual, Extent::Full].map(|extent| self.points(extent)).concat();
+        self.plot.iter().try_for_each(|plot| plot.check(&self.path, &points))?;
         self.schedule.iter().try_for_each(|schedule| schedule.window(self).map(drop))
     }
 
@@ -324,13 +333,26 @@ impl Experiment {
         }
     }
 
-    /// Returns the constants of the experiment's template.
+    /// Returns the experiment with another value of its parameter `name`.
+    pub(crate) fn with(&self, name: &str, value: &Value) -> Experiment {
+        let mut changed = self.clone();
+        let own = [&mut changed.set, &mut changed.parameters];
+        for given in own.into_iter().filter_map(|all| all.get_mut(name)) {
+            given.value = value.clone();
+        }
+        changed
+    }
+
+    /// Returns the experiment with all assumed costs of the machines scaled to `percent`.
+    pub(crate) fn with_costs(&self, percent: f64) -> Experiment {
+        Experiment { costs_percent: Some(percent), ..self.clone() }
+    }
+
+    /// Returns the constants of the experiment's template: the parameters of the paper, then its own constants.
     #[must_use]
     pub fn constants(&self, extent: Extent) -> Point {
-        let mut with = self.with.clone();
-        if extent == Extent::Full {
-            with.extend(self.full.with.clone());
-        }
-        with
+        let of_full = self.full.set.iter().filter(|_| extent == Extent::Full);
+        let given = self.parameters.iter().chain(&self.set).chain(of_full);
+        given.map(|(name, given)| (name.clone(), given.value.clone())).collect()
     }
 }

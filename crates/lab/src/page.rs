@@ -1,12 +1,13 @@
 //! [`html`]: a page of all claims, their verdicts, and the figures, in one self-contained file.
 
 use crate::experiment::Experiment;
-use crate::judge::{Judged, Status, Verdict, judge};
+use crate::judge::{Judged, Verdict, judge};
 use crate::paper::Paper;
 use crate::plot::Figure;
 use crate::problem::Problem;
-use crate::result::{bounds, number};
+use crate::result::{bounds, margin, mark, number, rival};
 use crate::results::Results;
+use crate::status::Status;
 use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
@@ -104,11 +105,16 @@ const TEMPLATE: &str = include_str!("page.html");
 #[derive(Serialize)]
 struct PageValues<'r> {
     version: &'static str,
-    reproduced: usize,
-    partly: usize,
-    not_reproduced: usize,
+    counts: Vec<CountValues>,
     open: usize,
     papers: Vec<PaperValues<'r>>,
+}
+
+/// Number of claims with a status.
+#[derive(Serialize)]
+struct CountValues {
+    word: &'static str,
+    count: usize,
 }
 
 #[derive(Serialize)]
@@ -123,9 +129,7 @@ struct PaperValues<'r> {
     is_measured: bool,
     version: &'r str,
     seeds: usize,
-    reproduced: usize,
-    partly: usize,
-    not_reproduced: usize,
+    counts: Vec<CountValues>,
     claims: Vec<ClaimValues<'r>>,
     open: String,
     figures: Vec<FigureValues<'r>>,
@@ -140,6 +144,10 @@ struct ClaimValues<'r> {
     claim: &'r str,
     status: &'static str,
     why: Option<&'r str>,
+    /// What was set from anchors.
+    anchored: &'r [String],
+    /// What limits the evidence.
+    limits: &'r [String],
     figures: Vec<[String; 2]>,
     checks: Vec<CheckValues<'r>>,
 }
@@ -154,6 +162,8 @@ struct CheckValues<'r> {
     unit: &'r str,
     paper: String,
     bounds: String,
+    margin: String,
+    rival: String,
 }
 
 #[derive(Serialize)]
@@ -162,8 +172,24 @@ struct FigureValues<'r> {
     figure: &'r str,
     title: &'r str,
     experiment: &'r str,
-    claims: &'r [String],
+    claims: Vec<TestedValues<'r>>,
+    /// Settings of the runs.
+    set: Vec<String>,
+    /// Meaning of the intervals.
+    intervals: &'static str,
     svg: String,
+}
+
+/// A claim that a figure tests.
+#[derive(Serialize)]
+struct TestedValues<'r> {
+    id: &'r str,
+    /// HTML id of the claim on the page.
+    anchor: String,
+    claim: &'r str,
+    /// Verdict, as a class of the style sheet.
+    status: &'static str,
+    verdict: &'static str,
 }
 
 #[derive(Serialize)]
@@ -185,11 +211,10 @@ pub fn html(reports: &[Report<'_>]) -> String {
     // A live part repeats claims of its paper, so it does not count.
     let papers = || reports.iter().filter(|report| !report.paper.is_live());
     let count = |status| papers().map(|report| report.count(status)).sum();
+    let counts = Status::ALL.map(|status| CountValues { word: status.word(), count: count(status) }).into();
     let values = PageValues {
         version: env!("CARGO_PKG_VERSION"),
-        reproduced: count(Status::Reproduced),
-        partly: count(Status::Partly),
-        not_reproduced: count(Status::Not),
+        counts,
         open: papers().map(|report| report.open.len()).sum(),
         papers: reports.iter().map(paper).collect(),
     };
@@ -219,12 +244,10 @@ fn paper<'r>(report: &'r Report<'_>) -> PaperValues<'r> {
         is_measured: report.results.is_some(),
         version: report.results.as_ref().map_or("", |results| &results.version),
         seeds: report.results.as_ref().map_or(0, Results::seeds),
-        reproduced: report.count(Status::Reproduced),
-        partly: report.count(Status::Partly),
-        not_reproduced: report.count(Status::Not),
+        counts: Status::ALL.map(|status| CountValues { word: status.word(), count: report.count(status) }).into(),
         claims: report.verdicts.iter().map(|verdict| claim(report, verdict)).collect(),
         open: report.open.join(", "),
-        figures: report.pictures.iter().map(|picture| figure(paper, picture)).collect(),
+        figures: report.pictures.iter().map(|picture| figure(report, picture)).collect(),
         experiments: experiments.collect(),
     }
 }
@@ -258,17 +281,15 @@ fn claim<'r>(report: &'r Report<'_>, verdict: &'r Verdict<'_>) -> ClaimValues<'r
         claim: verdict.claim.trim(),
         status: verdict.status.word(),
         why: verdict.why.map(str::trim),
+        anchored: &verdict.limits.anchored,
+        limits: &verdict.limits.reasons,
         figures: report.pictures.iter().filter(is_of).map(link).collect(),
         checks: verdict.checks.iter().map(check).collect(),
     }
 }
 
 fn check(check: &Judged) -> CheckValues<'_> {
-    let (mark, means) = match (check.anchor, check.holds) {
-        (true, _) => ("⚓", "anchor"),
-        (_, true) => ("✓", "holds"),
-        _ => ("✗", "does not hold"),
-    };
+    let (mark, means) = mark(check);
     let interval = format!("{} … {}", number(check.low), number(check.high));
     CheckValues {
         mark,
@@ -279,20 +300,69 @@ fn check(check: &Judged) -> CheckValues<'_> {
         unit: &check.unit,
         paper: check.paper.map(number).unwrap_or_default(),
         bounds: bounds(check),
+        margin: check.margin.map(margin).unwrap_or_default(),
+        rival: check.rival.as_ref().map(rival).unwrap_or_default(),
     }
 }
 
-fn figure<'r>(paper: &Paper, picture: &'r Picture<'_>) -> FigureValues<'r> {
+fn figure<'r>(report: &'r Report<'_>, picture: &'r Picture<'_>) -> FigureValues<'r> {
     let Experiment { figure, name, claims, .. } = picture.experiment;
     let svg = picture.drawing.svg();
     // The XML declaration before the root element belongs only in files.
     let begin = svg.find("<svg").unwrap_or(0);
     FigureValues {
-        place: place(paper, picture),
+        place: place(report.paper, picture),
         figure,
         title: picture.title,
         experiment: name,
-        claims,
+        claims: claims.iter().map(|id| tested(report, id)).collect(),
+        set: what_was_set(picture.experiment),
+        intervals: intervals(report.paper, &picture.drawing),
         svg: svg[begin..].to_string(),
     }
 }
+
+fn tested<'r>(report: &'r Report<'_>, id: &'r str) -> TestedValues<'r> {
+    let claim = report.paper.claims.iter().find(|claim| claim.id == id);
+    let status = report.verdicts.iter().find(|verdict| verdict.id == id).map(|verdict| verdict.status);
+    TestedValues {
+        id,
+        anchor: anchor(report.paper, id),
+        claim: claim.map_or("", |claim| claim.claim.trim()),
+        status: status.map_or("", Status::word),
+        verdict: match status {
+            Some(Status::Partly) => "partly reproduced",
+            Some(Status::Not) => "not reproduced",
+            Some(status) => status.word(),
+            None => "not judged",
+        },
+    }
+}
+
+/// Returns what was set for the runs of `experiment`, one text for each setting: the parameters with the kind of their
+/// evidence, and the start of the monitor.
+#[must_use]
+pub fn what_was_set(experiment: &Experiment) -> Vec<String> {
+    let given = experiment.parameters.iter().chain(&experiment.set);
+    let mut set: Vec<String> = given.map(|(name, it)| format!("{name} = {} ({})", it.value, it.kind.word())).collect();
+    set.extend(experiment.xenmon.iter().map(|start| format!("XenMon from {start} on")));
+    set
+}
+
+/// Returns the meaning of the intervals in a picture; empty if it has none.
+fn intervals(paper: &Paper, drawing: &Drawing) -> &'static str {
+    match drawing {
+        Drawing::Svg(_) => "One run, with the first seed.",
+        Drawing::Figure(figure) if !figure.has_intervals() => "",
+        Drawing::Figure(_) if paper.is_live() => LIVE_NOISE,
+        Drawing::Figure(_) => NOISE,
+    }
+}
+
+/// Meaning of intervals over seeds.
+const NOISE: &str = "The intervals show simulation noise only: the variation between seeds. They do not include the \
+uncertainty of the model.";
+
+/// Meaning of intervals over runs of real processes.
+const LIVE_NOISE: &str = "The intervals show the variation between runs on one machine. They do not include the \
+differences between machines.";

@@ -1,10 +1,16 @@
 //! [`Paper`]: the claims of one source, and the experiments that test these claims.
 
-use crate::claim::{self, Claim};
+use crate::claim::Claim;
+use crate::claims_file::{self, Claims};
+use crate::evidence::{self, Given, PARAMETERS, RULES, Rules, Written};
 use crate::experiment::Experiment;
+use crate::lock::{Entries, Ledger};
+use crate::printed::Printed;
 use crate::problem::{Problem, read};
 use crate::results::{RECORDED, Results};
-use serde::Deserialize;
+use crate::varied::{Varied, recorded};
+use indexmap::IndexMap;
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// A directory of `papers/`.
@@ -22,6 +28,14 @@ pub struct Paper {
     pub claims: Vec<Claim>,
     /// Experiments, in the order of their names.
     pub experiments: Vec<Experiment>,
+    /// Parameters that several experiments use, by name.
+    pub parameters: IndexMap<String, Given>,
+    /// Numbers that the source prints.
+    pub printed: Printed,
+    /// The first values and the changes of all bounds and parameters.
+    pub ledger: Ledger,
+    /// The recorded verdicts under other values of parameters.
+    pub robust: Vec<Varied>,
     /// The live part: the claims that real processes on a host can test, with experiments of their own.
     pub live: Option<Box<Paper>>,
 }
@@ -29,54 +43,36 @@ pub struct Paper {
 /// Directory of the live part in the directory of a paper.
 const LIVE: &str = "live";
 
-/// Content of `claims.toml`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    source: String,
-    method: String,
-    claim: Vec<Claim>,
-}
-
 impl Paper {
     /// Reads the paper in `directory`.
     ///
     /// # Errors
     /// A file cannot be read, or has invalid content.
     pub fn read(directory: &Path) -> Result<Paper, Problem> {
-        let path = directory.join("claims.toml");
-        let file: File = toml::from_str(&read(&path)?).map_err(|why| {
-            Problem::wrong(&path, why.to_string().trim_end(), "claims as docs/experiments.md describes them")
-        })?;
-        claim::check(&path, &file.claim)?;
+        let suite = directory.parent().unwrap_or(directory);
+        Paper::with_rules(directory, &optional(&suite.join(RULES))?)
+    }
+
+    fn with_rules(directory: &Path, rules: &Rules) -> Result<Paper, Problem> {
+        let printed = Printed::of(directory)?;
+        let Claims { source, method, claims } = claims_file::read(&directory.join("claims.toml"), rules, &printed)?;
+        let path = directory.join(PARAMETERS);
+        let parameters: IndexMap<String, Written> = optional(&path)?;
+        let parameters = evidence::all(parameters, rules)
+            .map_err(|why| Problem::wrong(&path, why, "{ value, kind, origin, reason } or { value, rule }"))?;
         let mut files = listed(&directory.join("experiments"))?;
         files.retain(|file| file.extension().is_some_and(|ending| ending == "toml"));
         let experiments: Result<Vec<Experiment>, Problem> =
-            files.iter().map(|file| Experiment::read(file, directory)).collect();
+            files.iter().map(|file| Experiment::read(file, directory, rules, &parameters, &printed)).collect();
         let experiments = experiments?;
-        let ids: Vec<&str> = file.claim.iter().map(|claim| claim.id.as_str()).collect();
-        for experiment in &experiments {
-            if let Some(unknown) = experiment.claims.iter().find(|id| !ids.contains(&id.as_str())) {
-                let right = format!("some of {}", ids.join(", "));
-                return Err(Problem::wrong(&experiment.path, format!("there is no claim `{unknown}`"), right));
-            }
-        }
-        let mut pictures: Vec<&str> = Vec::new();
-        for experiment in &experiments {
-            for name in experiment.pictures() {
-                if pictures.contains(&name) {
-                    let what = format!("there are two pictures `{name}`");
-                    return Err(Problem::wrong(&experiment.path, what, "a name of its own within the paper"));
-                }
-                pictures.push(name);
-            }
-        }
+        check(&claims, &experiments)?;
         let key = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let File { source, method, claim } = file;
         let live = directory.join(LIVE);
-        let live = live.is_dir().then(|| Paper::read(&live)).transpose()?;
+        let live = live.is_dir().then(|| Paper::with_rules(&live, rules)).transpose()?;
         let live = live.map(|live| Box::new(Paper { key: format!("{key}/{LIVE}"), ..live }));
-        Ok(Paper { key, directory: directory.to_path_buf(), source, method, claims: claim, experiments, live })
+        let (ledger, robust) = (Ledger::read(directory)?, recorded(directory)?);
+        let directory = directory.to_path_buf();
+        Ok(Paper { key, directory, source, method, claims, experiments, parameters, printed, ledger, robust, live })
     }
 
     /// Reads every paper in `directory`, in the order of their names.
@@ -112,10 +108,81 @@ impl Paper {
         path.exists().then(|| Results::read(&path)).transpose()
     }
 
+    /// Returns every bound and parameter of the paper by its key in the ledger.
+    #[must_use]
+    pub fn given(&self) -> Entries<'_> {
+        let mut all = Entries::new();
+        for claim in &self.claims {
+            for check in &claim.check {
+                all.extend(check.given().map(|(name, given)| (key_of_bound(&claim.id, &check.what, name), given)));
+            }
+        }
+        all.extend(self.parameters.iter().map(|(name, given)| (key_of_parameter(None, name), given)));
+        for it in &self.experiments {
+            let usual = it.set.iter().map(|(name, given)| (key_of_parameter(Some(&it.name), name), given));
+            all.extend(usual);
+            let full = it.full.set.iter().map(|(name, given)| (format!("{} · full · {name}", it.name), given));
+            all.extend(full);
+        }
+        all
+    }
+
+    /// Returns the parameters of `experiment` with their keys in the ledger.
+    pub(crate) fn parameters_of<'p>(
+        &'p self,
+        experiment: &'p Experiment,
+    ) -> impl Iterator<Item = (String, &'p str, &'p Given)> {
+        let own = experiment.set.iter().map(|(name, it)| (key_of_parameter(Some(&experiment.name), name), name, it));
+        let shared = experiment.parameters.iter().map(|(name, it)| (key_of_parameter(None, name), name, it));
+        own.chain(shared).map(|(key, name, it)| (key, name.as_str(), it))
+    }
+
     /// Returns the experiments that test the claim `id`.
     pub fn experiments_of<'p>(&'p self, id: &'p str) -> impl Iterator<Item = &'p Experiment> {
         self.experiments.iter().filter(move |experiment| experiment.claims.iter().any(|claim| claim == id))
     }
+}
+
+/// Returns the key of the bound `name` of a check in the ledger. `what` is the subject of the check.
+pub(crate) fn key_of_bound(claim: &str, what: &str, name: &str) -> String {
+    format!("{claim} · {what} · {name}")
+}
+
+/// Returns the key of a parameter in the ledger. `None`: a parameter of the paper.
+fn key_of_parameter(experiment: Option<&str>, name: &str) -> String {
+    format!("{} · {name}", experiment.unwrap_or("all experiments"))
+}
+
+/// Checks that the experiments and their pictures belong to the claims, and that no two checks or pictures have the
+/// same name.
+fn check(claims: &[Claim], experiments: &[Experiment]) -> Result<(), Problem> {
+    let ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
+    for experiment in experiments {
+        if let Some(unknown) = experiment.claims.iter().find(|id| !ids.contains(&id.as_str())) {
+            let right = format!("some of {}", ids.join(", "));
+            return Err(Problem::wrong(&experiment.path, format!("there is no claim `{unknown}`"), right));
+        }
+    }
+    let mut pictures: Vec<&str> = Vec::new();
+    for experiment in experiments {
+        for name in experiment.pictures() {
+            if pictures.contains(&name) {
+                let what = format!("there are two pictures `{name}`");
+                return Err(Problem::wrong(&experiment.path, what, "a name of its own within the paper"));
+            }
+            pictures.push(name);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the TOML file at `path`. An absent file has no entries.
+fn optional<T: Default + DeserializeOwned>(path: &Path) -> Result<T, Problem> {
+    if !path.exists() {
+        return Ok(T::default());
+    }
+    let right = "values as docs/experiments.md describes them";
+    toml::from_str(&read(path)?).map_err(|why| Problem::wrong(path, why.to_string().trim_end(), right))
 }
 
 /// Returns the paths in `directory`, in the order of their names.

@@ -2,8 +2,9 @@
 
 use crate::claim::Accepted;
 use crate::experiment::Experiment;
-use crate::judge::{Judged, Status, Verdict, judge};
+use crate::judge::{Judged, Rivalled, Verdict, counts, judge};
 use crate::live::STEAL;
+use crate::margin::Margin;
 use crate::paper::Paper;
 use crate::problem::Problem;
 use crate::results::Results;
@@ -19,17 +20,16 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Resul
         Some((part, Some(results))) => Some(Live::new(part, results)?),
         _ => None,
     };
-    let count = |status| verdicts.iter().filter(|verdict| verdict.status == status).count();
     let mut text = format!("# {}\n\n{}\n\n", paper.key, paper.source.trim());
     text += &format!(
-        "{} claims: {} reproduced, {} partly, {} not. Tactus {}, seeds 1 to {}; written by `tactus lab run all --record`, which repeats \
-         all measurements. Numbers are medians over the seeds, with intervals that contain the median of all seeds with \
-         {} % confidence. The paper's values are in parentheses. ✓ and ✗ show whether the whole interval is in the \
-         accepted range.\n\n",
+        "{} claims: {}. Tactus {}, seeds 1 to {}; written by `tactus lab run all --record`, which repeats all \
+         measurements. Numbers are medians over the seeds, with intervals that contain the median of all seeds with {} % \
+         confidence, and the paper's values in parentheses. ✓: the whole interval is in the accepted range, and the whole \
+         interval of the rival is outside. The margin is the distance of the nearer end to the bound, as a fraction of \
+         the bound; for ratios (ln), as a difference of logarithms. Intervals are the noise of the simulation, not the \
+         uncertainty of the model.\n\n",
         verdicts.len(),
-        count(Status::Reproduced),
-        count(Status::Partly),
-        count(Status::Not),
+        counts(verdicts.iter()),
         results.version,
         results.seeds(),
         sureness(results.seeds()),
@@ -44,7 +44,7 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Resul
             cell(verdict.claim),
             checks(verdict),
             verdict.status.word(),
-            cell(verdict.why.unwrap_or_default()),
+            cell(&reasons(verdict)),
             live.as_ref().map_or(String::new(), |live| format!(" {} |", live.cell(verdict.id))),
         );
     }
@@ -110,6 +110,16 @@ impl<'p> Live<'p> {
     }
 }
 
+/// Returns the explanation of a verdict: what was set, the limits of the evidence, and the reason for a miss.
+fn reasons(verdict: &Verdict<'_>) -> String {
+    let set = &verdict.limits.anchored;
+    let set = if set.is_empty() { String::new() } else { format!("Set from anchors: {}.", set.join(", ")) };
+    let limits = verdict.limits.reasons.join("; ");
+    let limits = if limits.is_empty() { limits } else { format!("Limits: {limits}.") };
+    let parts = [set.as_str(), &limits, verdict.why.unwrap_or_default()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// Formats the checks of `verdict`, one per line.
 fn checks(verdict: &Verdict<'_>) -> String {
     verdict.checks.iter().map(line).collect::<Vec<_>>().join("<br>")
@@ -137,13 +147,7 @@ fn cell(text: &str) -> String {
 /// Formats a check as one line of text.
 #[must_use]
 pub fn line(check: &Judged) -> String {
-    let mark = if check.anchor {
-        "⚓"
-    } else if check.holds {
-        "✓"
-    } else {
-        "✗"
-    };
+    let (mark, _) = mark(check);
     let unit = if check.unit.is_empty() { String::new() } else { format!(" {}", check.unit) };
     let mut line = format!("{mark} {}: {}", cell(&check.what), number(check.median));
     if check.low < check.high {
@@ -155,12 +159,47 @@ pub fn line(check: &Judged) -> String {
         (None, bounds) if bounds.is_empty() => {}
         (None, bounds) => line += &format!(" ({bounds})"),
     }
+    if let (Some(distance), Some(of)) = (check.margin, &check.rival) {
+        line += &format!("; margin {}; rival {}", margin(distance), cell(&rival(of)));
+    }
     line
+}
+
+/// Returns the mark of a check, and its meaning in words.
+pub(crate) fn mark(check: &Judged) -> (&'static str, &'static str) {
+    if check.anchor.is_some() {
+        ("⚓", "anchor")
+    } else if check.is_evidence() {
+        ("✓", "holds")
+    } else if check.holds {
+        ("✗", "holds for its rival, too")
+    } else {
+        ("✗", "does not hold")
+    }
+}
+
+/// Formats the distance to a bound: `+12 %`, `ln +0.4`.
+pub(crate) fn margin(margin: Margin) -> String {
+    let sign = if margin.size() < 0.0 { "−" } else { "+" };
+    let size = margin.size().abs();
+    match margin {
+        Margin::Fraction(_) => format!("{sign}{} %", number(100.0 * size)),
+        Margin::Logarithm(_) => format!("ln {sign}{}", number(size)),
+        Margin::Difference(_) => format!("{sign}{}", number(size)),
+    }
+}
+
+/// Formats the result of a rival: its name, its interval and its margin.
+pub(crate) fn rival(rival: &Rivalled) -> String {
+    let defect = rival.defect.map_or(String::new(), |defect| format!(", {defect}"));
+    let distance = rival.margin.map_or(String::new(), |distance| format!(" {}", margin(distance)));
+    let accepted = if rival.is_rejected { "" } else { ", not rejected" };
+    format!("{}{distance}{accepted}{defect}", rival.name)
 }
 
 /// Formats the accepted range of a check's number: `> 3`, `70 to 130`.
 pub(crate) fn bounds(check: &Judged) -> String {
-    let Accepted { low, high, above, below } = check.accepted;
+    let Accepted { low, high, above, below, .. } = check.accepted;
     let mut words = Vec::new();
     if low.is_finite() && high.is_finite() {
         words.push(format!("{} to {}", number(low), number(high)));

@@ -22,6 +22,21 @@ pub struct Row {
     pub seeds: Vec<Measured>,
 }
 
+impl Row {
+    /// Returns whether the measurements depend on the seed.
+    #[must_use]
+    pub fn is_by_chance(&self) -> bool {
+        self.seeds.windows(2).any(|two| two[0] != two[1])
+    }
+
+    /// Returns the measurements with this seed, counted from 0. If the measurements do not depend on the seed, a seed
+    /// that was not run has the same measurements.
+    #[must_use]
+    pub fn of_seed(&self, seed: usize) -> Option<&Measured> {
+        self.seeds.get(seed).or_else(|| self.seeds.first().filter(|_| !self.is_by_chance()))
+    }
+}
+
 /// Measurements of a paper's experiments.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Results {

@@ -4,15 +4,18 @@ use crate::cell::Cell;
 use crate::experiment::{Experiment, Extent, shown};
 use crate::live::Host;
 use crate::paper::Paper;
+use crate::plan::{self, Block};
 use crate::problem::Problem;
-use crate::results::{Measured, Results, Row};
+use crate::results::{Results, Row};
 use crate::store::Store;
 use run::Progress;
 use sched::{Instant, Nanos};
 use std::sync::Mutex;
 
+pub use crate::plan::CHANCE_SEEDS;
+
 /// A selection of experiments of some papers, and the size at which they are run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Suite<'p> {
     /// The papers.
     pub papers: &'p [Paper],
@@ -20,9 +23,15 @@ pub struct Suite<'p> {
     pub claims: &'p [String],
     /// Size of each experiment.
     pub extent: Extent,
-    /// Number of seeds. `None`: each experiment has its own number of seeds.
+    /// Number of seeds. `None`: each experiment has its own number of seeds, and a point that checks read and that
+    /// depends on chance has [`CHANCE_SEEDS`].
     pub seeds: Option<u32>,
+    /// First seed. `None`: 1. Anchors are set with the seeds from [`ANCHOR_SEED`].
+    pub first_seed: Option<u32>,
 }
+
+/// First seed with which anchors are set. Claims are judged with the seeds from 1.
+pub const ANCHOR_SEED: u32 = 1001;
 
 /// Where the runs of a suite take place.
 #[derive(Clone, Copy)]
@@ -122,31 +131,72 @@ impl<'p> Suite<'p> {
         }
     }
 
+    /// Returns the points of the suite with their seeds: the points of each experiment, in order.
+    fn plan(&self) -> Vec<Block<'p>> {
+        let first_seed = self.first_seed.unwrap_or(1);
+        let mut plan = Vec::new();
+        for (paper, of) in self.papers.iter().enumerate() {
+            for experiment in self.experiments(of) {
+                let seeds = self.seeds(experiment);
+                let block = |point| Block { paper, experiment, point, first_seed, seeds };
+                plan.extend(experiment.points(self.extent).into_iter().map(block));
+            }
+        }
+        plan
+    }
+
+    /// Returns whether points that depend on chance have more seeds than the other points.
+    fn extends(&self) -> bool {
+        self.extent == Extent::Usual && self.seeds.is_none()
+    }
+
     /// Returns every run of the suite: for each experiment, all seeds of the first point, then all seeds of the next.
+    /// Further seeds of points that depend on chance are not included.
     ///
     /// # Errors
     /// A template cannot be rendered, or its text is not a valid scenario.
     pub fn cells(&self) -> Result<Vec<Cell<'p>>, Problem> {
-        let mut cells = Vec::new();
-        for experiment in self.papers.iter().flat_map(|paper| self.experiments(paper)) {
-            for point in experiment.points(self.extent) {
-                for seed in 1..=self.seeds(experiment) {
-                    cells.push(Cell::new(experiment, self.extent, &point, seed)?);
-                }
-            }
-        }
-        Ok(cells)
+        plan::cells(&self.plan(), self.extent)
     }
 
-    /// Returns the runs in the simulator that are not in `store`, the longest run first.
+    /// Returns the runs in the simulator that are not in `store`, the longest run first. When all of these runs are in
+    /// the store, further seeds of points that depend on chance may be open: call this function until it returns no
+    /// run.
     ///
     /// # Errors
-    /// The errors of [`cells`](Suite::cells).
+    /// The errors of [`cells`](Suite::cells), or a check cannot be evaluated.
     pub fn open_cells(&self, store: &Store) -> Result<Vec<Cell<'p>>, Problem> {
-        let mut open = self.cells()?;
-        open.retain(|cell| store.get(&cell.inputs()).is_none());
-        open.sort_by_key(|cell| std::cmp::Reverse(cell.length));
-        Ok(open)
+        let open = |plan: &[Block<'p>]| -> Result<Vec<Cell<'p>>, Problem> {
+            let mut open = plan::cells(plan, self.extent)?;
+            open.retain(|cell| store.get(&cell.inputs()).is_none());
+            open.sort_by_key(|cell| std::cmp::Reverse(cell.length));
+            Ok(open)
+        };
+        let mut plan = self.plan();
+        let first = open(&plan)?;
+        if !first.is_empty() || !self.extends() {
+            return Ok(first);
+        }
+        self.extend(&mut plan, store)?;
+        open(&plan)
+    }
+
+    /// Adds the further seeds of points that depend on chance, by the results of `plan` in `store`.
+    fn extend(&self, plan: &mut [Block<'p>], store: &Store) -> Result<(), Problem> {
+        let results = self.stored(plan, store, |cell| cell.inputs())?;
+        plan::extend(plan, self.papers, &results, |id| self.asks(id))
+    }
+
+    /// Returns the results of `plan` in `store`, which has all its runs under the keys that `key` returns.
+    fn stored(
+        &self,
+        plan: &[Block<'p>],
+        store: &Store,
+        key: impl Fn(&Cell<'_>) -> String,
+    ) -> Result<Vec<Results>, Problem> {
+        let cells = plan::cells(plan, self.extent)?;
+        let mut measured = cells.iter().map(|cell| store.get(&key(cell)).cloned().expect("the run is stored"));
+        Ok(plan::gather(plan, self.papers.len(), &mut measured))
     }
 
     /// Runs the cells that are not in `store`, and returns the measurements of each paper.
@@ -159,61 +209,52 @@ impl<'p> Suite<'p> {
     /// Panics if a run panics.
     pub fn play(&self, store: &Mutex<Store>, stage: Stage<'_>, watch: &dyn Watch) -> Result<Vec<Results>, Problem> {
         self.check()?;
-        let cells = self.cells()?;
-        if let Stage::Host(_) = stage {
-            cells.iter().try_for_each(|cell| cell.mechanism().map(drop))?;
+        let mut plan = self.plan();
+        self.play_plan(&plan, store, stage, watch)?;
+        let locked = || store.lock().expect("no thread panics while it holds the lock");
+        if self.extends() && matches!(stage, Stage::Simulator(_)) {
+            self.extend(&mut plan, &locked())?;
+            self.play_plan(&plan, store, stage, watch)?;
         }
-        let inputs: Vec<String> = cells.iter().map(|cell| stage.key(cell)).collect();
-        let known: Vec<bool> = {
-            let store = store.lock().expect("no thread panics while it holds the lock");
-            inputs.iter().map(|inputs| store.get(inputs).is_some()).collect()
-        };
-        let mut open: Vec<usize> = (0..cells.len()).filter(|&nth| !known[nth]).collect();
-        stage.order(&mut open, &cells);
-        let left = open.iter().fold(0_u64, |sum, &nth| sum.saturating_add(cells[nth].length.as_ns()));
-        watch.begins(Nanos::ns(left.min(sched::time::SPAN_MAX.as_ns())), cells.len(), cells.len() - open.len());
-        crate::parallel::in_order(open.len(), stage.threads(), |nth| {
-            let nth = open[nth];
-            if watch.is_interrupted() {
-                return Err(Problem::Interrupted);
-            }
-            let mut reached = Instant::ZERO;
-            let goes_on = |progress: Progress| {
-                watch.simulated(progress.now.since(reached));
-                reached = progress.now;
-                !watch.is_interrupted()
-            };
-            let measured = match stage {
-                Stage::Simulator(_) => cells[nth].play(goes_on)?,
-                Stage::Host(host) => cells[nth].play_live(host)?,
-            };
-            let measured = measured.ok_or(Problem::Interrupted)?;
-            watch.simulated(cells[nth].length.saturating_sub(reached.since(Instant::ZERO)));
-            watch.played(&cells[nth]);
-            store.lock().expect("no thread panics while it holds the lock").put(&inputs[nth], measured)
-        })?;
-        let store = store.lock().expect("no thread panics while it holds the lock");
-        let mut measured = inputs.iter().map(|inputs| store.get(inputs).cloned().expect("it was played"));
         let machine = match stage {
             Stage::Simulator(_) => None,
             Stage::Host(host) => Some(host.machine()),
         };
-        let gather = |paper| Results { machine: machine.clone(), ..self.gather(paper, &mut measured) };
-        Ok(self.papers.iter().map(gather).collect())
+        let results = self.stored(&plan, &locked(), |cell| stage.key(cell))?;
+        Ok(results.into_iter().map(|results| Results { machine: machine.clone(), ..results }).collect())
+    }
+
+    /// Runs the cells of `plan` that are not in `store`.
+    fn play_plan(
+        &self,
+        plan: &[Block<'p>],
+        store: &Mutex<Store>,
+        stage: Stage<'_>,
+        watch: &dyn Watch,
+    ) -> Result<(), Problem> {
+        let cells = plan::cells(plan, self.extent)?;
+        if let Stage::Host(_) = stage {
+            cells.iter().try_for_each(|cell| cell.mechanism().map(drop))?;
+        }
+        play(&cells, store, stage, watch)
     }
 
     /// Returns the results of `paper` in `store`, without running experiments. An experiment is included if all its
-    /// points are in the store, with the seeds that are stored for every point.
+    /// points are in the store, with the seeds that are stored for every point. A point has more seeds if all further
+    /// seeds of a point that depends on chance are stored.
     ///
     /// # Errors
     /// A template cannot be rendered, or its text is not a valid scenario.
     pub fn known(&self, paper: &'p Paper, store: &Store) -> Result<Results, Problem> {
         let mut results = Results { version: env!("CARGO_PKG_VERSION").to_string(), ..Results::default() };
+        let first = self.first_seed.unwrap_or(1);
         for experiment in self.experiments(paper) {
+            let wanted = self.seeds(experiment);
+            let most = if self.extends() { wanted.max(CHANCE_SEEDS) } else { wanted };
             let mut rows = Vec::new();
             for point in experiment.points(self.extent) {
                 let mut seeds = Vec::new();
-                for seed in 1..=self.seeds(experiment) {
+                for seed in first..first + most {
                     match store.get(&Cell::new(experiment, self.extent, &point, seed)?.inputs()) {
                         Some(measured) => seeds.push(measured.clone()),
                         None => break,
@@ -222,30 +263,57 @@ impl<'p> Suite<'p> {
                 rows.push(Row { point, seeds });
             }
             let least = rows.iter().map(|row| row.seeds.len()).min().unwrap_or(0);
+            let is_whole = |row: &Row| least >= wanted as usize && row.seeds.len() == most as usize;
             if least > 0 {
-                rows.iter_mut().for_each(|row| row.seeds.truncate(least));
+                let kept = least.min(wanted as usize);
+                rows.iter_mut().filter(|row| !is_whole(row)).for_each(|row| row.seeds.truncate(kept));
                 results.experiments.insert(experiment.name.clone(), rows);
             }
         }
         Ok(results)
     }
+}
 
-    /// Takes the measurements of `paper` from `measured`, which has them in the order of the cells.
-    fn gather(&self, paper: &'p Paper, measured: &mut dyn Iterator<Item = Measured>) -> Results {
-        let mut results = Results { version: env!("CARGO_PKG_VERSION").to_string(), ..Results::default() };
-        for experiment in self.experiments(paper) {
-            let row = |point| {
-                let seeds =
-                    (0..self.seeds(experiment)).map(|_| measured.next().expect("each cell was measured")).collect();
-                Row { point, seeds }
-            };
-            let rows: Vec<Row> = experiment.points(self.extent).into_iter().map(row).collect();
-            if !rows.is_empty() {
-                results.experiments.insert(experiment.name.clone(), rows);
-            }
+/// Runs the cells that are not in `store` on `stage`.
+///
+/// # Errors
+/// A run fails, its outcome cannot be stored, or the suite was interrupted.
+pub(crate) fn play(
+    cells: &[Cell<'_>],
+    store: &Mutex<Store>,
+    stage: Stage<'_>,
+    watch: &dyn Watch,
+) -> Result<(), Problem> {
+    let locked = || store.lock().expect("no thread panics while it holds the lock");
+    let inputs: Vec<String> = cells.iter().map(|cell| stage.key(cell)).collect();
+    let mut open: Vec<usize> = {
+        let store = locked();
+        (0..cells.len()).filter(|&nth| store.get(&inputs[nth]).is_none()).collect()
+    };
+    stage.order(&mut open, cells);
+    let left = open.iter().fold(0_u64, |sum, &nth| sum.saturating_add(cells[nth].length.as_ns()));
+    watch.begins(Nanos::ns(left.min(sched::time::SPAN_MAX.as_ns())), cells.len(), cells.len() - open.len());
+    crate::parallel::in_order(open.len(), stage.threads(), |nth| {
+        let nth = open[nth];
+        if watch.is_interrupted() {
+            return Err(Problem::Interrupted);
         }
-        results
-    }
+        let mut reached = Instant::ZERO;
+        let goes_on = |progress: Progress| {
+            watch.simulated(progress.now.since(reached));
+            reached = progress.now;
+            !watch.is_interrupted()
+        };
+        let measured = match stage {
+            Stage::Simulator(_) => cells[nth].play(goes_on)?,
+            Stage::Host(host) => cells[nth].play_live(host)?,
+        };
+        let measured = measured.ok_or(Problem::Interrupted)?;
+        watch.simulated(cells[nth].length.saturating_sub(reached.since(Instant::ZERO)));
+        watch.played(&cells[nth]);
+        locked().put(&inputs[nth], measured)
+    })
+    .map(drop)
 }
 
 /// A watch that shows no progress.

@@ -2,7 +2,9 @@
 //! the finished runs that the command keeps, too.
 
 use crate::failure::{internal_error, lab_error, without_panic, wrong};
+use indexmap::IndexMap;
 use lab::cell::Cell;
+use lab::evidence::Given;
 use lab::experiment::{Extent, Point, shown};
 use lab::judge::{Verdict, judge};
 use lab::plot::Figure;
@@ -12,7 +14,7 @@ use lab::{Experiment, Paper, Problem, Suite};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,6 +48,16 @@ pub(crate) struct LabCell {
     inputs: String,
 }
 
+/// The texts of an experiment, from which another process reads it.
+#[derive(Serialize, Deserialize)]
+struct Texts {
+    path: PathBuf,
+    text: String,
+    template: String,
+    /// Parameters of the paper that the experiment uses.
+    parameters: IndexMap<String, Given>,
+}
+
 impl LabCell {
     fn of(cell: &Cell<'_>, experiment: Arc<Experiment>, extent: Extent) -> LabCell {
         LabCell {
@@ -66,21 +78,14 @@ impl LabCell {
 #[pymethods]
 impl LabCell {
     #[new]
-    fn new(
-        py: Python<'_>,
-        path: PathBuf,
-        text: String,
-        template: String,
-        extent: &str,
-        point: &str,
-        seed: u32,
-    ) -> PyResult<LabCell> {
+    fn new(py: Python<'_>, experiment: &str, extent: &str, point: &str, seed: u32) -> PyResult<LabCell> {
         let extent = self::extent(py, extent)?;
-        let point: Point = serde_json::from_str(point).map_err(|why| {
-            wrong(py, format!("the point is not JSON: {why}"), "use an object of the values of all axes")
-        })?;
+        let not_json = |what: &str, why| wrong(py, format!("the {what} is not JSON: {why}"), "use a pickled cell");
+        let texts: Texts = serde_json::from_str(experiment).map_err(|why| not_json("experiment", why))?;
+        let point: Point = serde_json::from_str(point).map_err(|why| not_json("point", why))?;
         let of_texts = || -> Result<LabCell, Problem> {
-            let experiment = Arc::new(Experiment::from_texts(&path, text, template)?);
+            let Texts { path, text, template, parameters } = texts;
+            let experiment = Arc::new(Experiment::from_texts(&path, text, template, parameters)?);
             let cell = Cell::new(&experiment, extent, &point, seed)?;
             Ok(LabCell::of(&cell, Arc::clone(&experiment), extent))
         };
@@ -88,10 +93,11 @@ impl LabCell {
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
-        let Experiment { path, text, template, .. } = &*self.experiment;
-        let texts = (path.display().to_string(), text, template);
-        let (path, text, template) = texts;
-        let arguments = (path, text, template, extent_name(self.extent), self.point_json(), self.seed);
+        let Experiment { path, template, parameters, .. } = &*self.experiment;
+        let text = self.experiment.text().map_err(|why| lab_error(py, &why))?;
+        let (path, template, parameters) = (path.clone(), template.clone(), parameters.clone());
+        let texts = serde_json::to_string(&Texts { path, text, template, parameters }).expect("texts are JSON");
+        let arguments = (texts, extent_name(self.extent), self.point_json(), self.seed);
         Ok((py.get_type::<LabCell>().into_any(), arguments.into_pyobject(py)?))
     }
 
@@ -187,7 +193,7 @@ pub(crate) struct LabSuite {
 
 impl LabSuite {
     fn suite(&self) -> Suite<'_> {
-        Suite { papers: &self.papers, claims: &self.claims, extent: self.extent, seeds: self.seeds }
+        Suite { papers: &self.papers, claims: &self.claims, extent: self.extent, seeds: self.seeds, first_seed: None }
     }
 }
 

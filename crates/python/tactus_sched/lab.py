@@ -51,19 +51,21 @@ def run(
     if some runs failed; the runs that succeeded are stored.
     """
     suite, store = LabSuite(papers, _selected(claims), extent, seeds), Store(results)
-    cells = suite.cells(store)
-    failed = []
-    size = suite.size
-    with bar(size, size - len(cells), shown=progress) as ended:
-        for done in played(play, cells, executor, workers=workers):
-            if done.value is None:
-                failed.append(f"{cells[done.nth]!r}: {done.error}")
-            else:
-                suite.put(store, cells[done.nth], done.value)
-            ended.update()
-    if failed:
-        shown = "\n".join(failed[:10])
-        raise RuntimeError(f"{len(failed)} of {len(cells)} runs failed:\n{shown}")
+    known = suite.size
+    # The first runs show which points depend on chance. These points then have further seeds.
+    while cells := suite.cells(store):
+        failed = []
+        known = max(known, len(cells))
+        with bar(known, known - len(cells), shown=progress) as ended:
+            for done in played(play, cells, executor, workers=workers):
+                if done.value is None:
+                    failed.append(f"{cells[done.nth]!r}: {done.error}")
+                else:
+                    suite.put(store, cells[done.nth], done.value)
+                ended.update()
+        if failed:
+            shown = "\n".join(failed[:10])
+            raise RuntimeError(f"{len(failed)} of {len(cells)} runs failed:\n{shown}")
     if extent == "smoke":
         return []
     verdicts: list[dict[str, Any]] = json.loads(suite.verdicts(store))

@@ -165,7 +165,7 @@ def test_the_ten_lines_are_the_same_everywhere(root: Path, page: str, file: str)
         ("Results and tables", ["prev_comm", "shape: (3, 3)"]),
         ("Policies in Python", ["turns", "round-robin"]),
         ("Sweeps", ["vm.batch-a.vcpus", "shape: (6, 3)"]),
-        ("Papers on a cluster", ["D1", "reproduced", "poris/fig-2"]),
+        ("Papers on a cluster", ["D1", "partly", "poris/fig-2"]),
         ("Task sets", ["0\n" * 10]),
         ("Exceptions", ["`edff`", "help:"]),
     ],

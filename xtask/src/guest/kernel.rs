@@ -2,6 +2,7 @@
 //! and the download needs no privilege.
 
 use crate::component::works;
+use crate::mirror;
 use crate::root::{root, typed};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -223,11 +224,7 @@ impl Apt {
 /// # Errors
 /// apt has no mirror of Debian.
 fn mirror() -> Result<String, String> {
-    let mut apt = Command::new("apt-get");
-    apt.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
-    let text = apt.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let is_debian = |line: &&str| line.trim_end_matches('/').ends_with("/debian");
-    text.lines().find(is_debian).map(str::to_string).ok_or_else(|| {
+    mirror::of_debian().ok_or_else(|| {
         "this machine's apt knows no mirror of Debian; use one among its sources, or a kernel of your own: \
          cargo xtask vm-test --kernel /path/to/vmlinuz"
             .to_string()

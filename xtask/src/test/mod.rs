@@ -8,7 +8,7 @@ mod trial;
 use crate::oracle::{LISA, SIMSO, TRAPPY};
 use crate::root::cargo;
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
-use crate::{component, downloads, fuzz, guest, lab, portable, python};
+use crate::{citation, component, downloads, fuzz, guest, lab, portable, python};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -24,6 +24,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("the experiments of the papers, a few points", lab::smoke),
         Step::new("crates without an operating system, for WebAssembly", portable::check),
         Step::new("documentation", documentation),
+        Step::new("CITATION.cff, checked by cffconvert", citation::check),
         Step::new("comparison with SimSo", || SIMSO.check()),
         Step::new("TRAPpy reads ftrace text", || TRAPPY.check()),
         Step::new("LISA reads ftrace text", || LISA.check()),
@@ -41,6 +42,7 @@ fn download() {
     for oracle in [SIMSO, TRAPPY, LISA] {
         let _ = oracle.python();
     }
+    let _ = citation::TOOL.python();
     let _ = python::TOOLS.python();
     let _ = component::qemu().and_then(|()| guest::fetch_kernel());
 }

@@ -13,8 +13,10 @@ const HOUSE: &[&str] = &[
     "CONTRIBUTING.md",
     "SPECIFICATION.md",
     "CHANGELOG.md",
+    "CITATION.cff",
     "LICENSE-MIT",
     "LICENSE-APACHE",
+    "docs/artifact.md",
     "docs/glossary.md",
     "docs/write-a-policy.md",
 ];

@@ -33,28 +33,29 @@ pub(super) fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
         for check in &verdict.checks {
             text += &format!("       {}\n", result::line(check));
         }
+        let anchored = verdict.limits.anchored.iter().map(|it| format!("set from an anchor: {it}"));
+        let reasons = verdict.limits.reasons.iter().map(|it| format!("limit: {it}"));
+        text.extend(anchored.chain(reasons).map(|it| format!("       {it}\n")));
     }
     text + "\n"
 }
 
-/// Fails if a check also holds in its wrong world.
+/// Fails if the rival of a check has a defect, so that the check proves nothing.
 pub(super) fn reject_toothless(judged: &[Judged<'_>]) -> Result<ExitCode, Failure> {
     let toothless: Vec<String> = judged.iter().flat_map(|paper| &paper.verdicts).flat_map(toothless).collect();
     if toothless.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    Err(Failure::Failed(anyhow!("checks that also hold in their wrong world:\n{}", toothless.join("\n"))))
+    Err(Failure::Failed(anyhow!("checks whose rival has a defect:\n{}", toothless.join("\n"))))
 }
 
-/// Returns the checks of `verdict` that also hold in their wrong world, or whose wrong world replaces no point.
+/// Returns the checks of `verdict` whose rival has a defect, with the defect.
 fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
-    let accepts =
-        |check: &&lab::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
-    let accepting = verdict.checks.iter().filter(accepts).map(|check| {
-        let idle = if check.wrong_is_idle { " (`wrong` replaces no point of the check)" } else { "" };
-        format!("{}: {}{idle}", verdict.id, check.what)
-    });
-    accepting.collect()
+    let defect = |check: &lab::judge::Judged| {
+        let rival = check.rival.as_ref()?;
+        Some(format!("{}: {}: rival {}: {}", verdict.id, check.what, rival.name, rival.defect?))
+    };
+    verdict.checks.iter().filter_map(defect).collect()
 }
 
 /// Writes RESULT.md of `paper`.

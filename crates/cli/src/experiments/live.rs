@@ -25,6 +25,7 @@ pub(super) fn play(args: &LabRun) -> Result<ExitCode, Failure> {
         claims: &claims,
         extent: extent(args.full, args.smoke),
         seeds: args.seeds.map(u32::from),
+        first_seed: None,
     };
     suite.check()?;
     let host = ThisHost::new()?;

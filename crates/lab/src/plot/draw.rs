@@ -1,146 +1,192 @@
-//! Layout and drawing of a [`Figure`].
+//! Drawing of a [`Layout`].
 
-use super::data::{Curve, Figure, Mark};
-use super::pen::{AXIS, Anchor, Drawn, GRID, INK, MUTED, Pen, Place, colour, width};
-use super::scale::{Scale, count};
+use super::data::{Cell, Curve, Mark, Panel};
+use super::layout::{DEPTH_WIDE, Frame, Item, LABEL, Layout, MARGIN, ROW, SAMPLE, SMALL, item_text};
+use super::pen::{AXIS, Anchor, Drawn, GRID, INK, MUTED, Pen, Place, colour, depth, width};
+use super::scale::{count, shown};
 use crate::experiment::Kind;
 use plotters::prelude::DrawingBackend;
+use plotters::style::RGBColor;
 
-/// Width of every picture, and height of its frame. Unit: pixels.
-pub(super) const WIDTH: f64 = 900.0;
-const BODY: f64 = 400.0;
-
-const MARGIN: f64 = 20.0;
-/// Top of the frame, below title and source. Unit: pixels.
-const TOP: f64 = 68.0;
-const ROW: f64 = 20.0;
-const SMALL: f64 = 12.0;
-const LABEL: f64 = 13.0;
 /// Maximum number of marks that are drawn on a curve. A curve with more points is drawn as a line without marks.
 const MARKS_MOST: usize = 40;
+/// Number of the mark for values that the paper prints, over bars and boxes.
+const PRINTED: usize = 3;
+/// Maximum distance between neighbours that are drawn beside each other. Unit: pixels.
+const ASIDE_MOST: f64 = 8.0;
+/// Number of steps of the scale of colours in the legend.
+const DEPTH_STEPS: usize = 24;
 
-/// Layout of a picture.
-pub(super) struct Layout<'f> {
-    figure: &'f Figure,
-    x: Scale,
-    y: Scale,
-    left: f64,
-    right: f64,
-    bottom: f64,
-    /// Number of rows of names below the first axis.
-    rows: usize,
-    /// Position of each item of the legend.
-    legend: Vec<(Place, Item)>,
-    pub(super) height: f64,
-}
-
-/// An item of the legend.
-#[derive(Clone, PartialEq, Debug)]
-enum Item {
-    /// A curve, by its number.
-    Curve(usize),
-    /// All values that the paper prints, in a picture of bars or boxes.
-    Printed,
-    /// Explanation of boxes and intervals.
-    Note(&'static str),
-}
-
-impl<'f> Layout<'f> {
-    pub(super) fn of(figure: &'f Figure) -> Layout<'f> {
-        let [along, up] = figure.extent();
-        let x = match &figure.places {
-            Some(names) => Scale::places(names),
-            None if figure.log[0] => Scale::log(&along, figure.range[0]).marked_at(&along),
-            None => Scale::linear(&along, false, figure.range[0]),
-        };
-        let y = match figure.kind {
-            Kind::Cdf => Scale::linear(&[0.0, 1.0], true, figure.range[1].or(Some([0.0, 1.0]))),
-            _ if figure.log[1] => Scale::log(&up, figure.range[1]),
-            kind => {
-                let (low, high) = super::scale::ends(up.iter().copied()).unwrap_or((0.0, 1.0));
-                let from_zero = kind == Kind::Bars || low >= 0.0 && low < high / 2.0 || low < 0.0 && high > 0.0;
-                Scale::linear(&up, from_zero, figure.range[1])
-            }
-        };
-        let marks = y.ticks.iter().map(|(_, text)| width(text, SMALL)).fold(0.0, f64::max);
-        let (left, right) = (MARGIN + LABEL + 12.0 + marks + 10.0, WIDTH - MARGIN - 8.0);
-        let slot = (right - left) / count(x.ticks.len().max(1));
-        let widest = x.ticks.iter().map(|(_, text)| width(text, SMALL) + 8.0).fold(0.0, f64::max);
-        let is_narrow = |rows: &usize| widest <= slot * count(*rows);
-        let rows = if figure.places.is_some() { (1..3).find(is_narrow).unwrap_or(3) } else { 1 };
-        let bottom = TOP + BODY;
-        let begin = bottom + 10.0 + ROW * count(rows) + ROW + 18.0;
-        let (legend, end) = legend(figure, begin);
-        Layout { figure, x, y, left, right, bottom, rows, legend, height: end + MARGIN / 2.0 }
-    }
-
-    fn at(&self, x: f64, y: f64) -> Place {
-        (self.left + self.x.share(x) * (self.right - self.left), self.bottom - self.y.share(y) * (self.bottom - TOP))
-    }
-
+impl Layout<'_> {
     pub(super) fn draw<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Drawn<B> {
         pen.fill()?;
         pen.text((MARGIN, 26.0), &self.figure.title, 18.0, INK, Anchor::Start)?;
         pen.text((MARGIN, 48.0), &self.figure.about, SMALL, MUTED, Anchor::Start)?;
+        for (panel, frame) in self.figure.panels.iter().zip(&self.frames) {
+            Area { layout: self, panel, frame: *frame }.draw(pen)?;
+        }
+        let (Some(first), Some(last)) = (self.frames.first(), self.frames.last()) else { return Ok(()) };
+        let right = self.frames.iter().map(|frame| frame.right).fold(0.0, f64::max);
+        let middle = f64::midpoint(first.left, right);
+        pen.text((middle, self.below), &self.figure.labels[0], LABEL, INK, Anchor::Middle)?;
+        let beside = (MARGIN + 2.0, f64::midpoint(first.top, last.bottom));
+        pen.text(beside, &self.figure.labels[1], LABEL, INK, Anchor::Upwards)?;
+        self.legend.iter().try_for_each(|(at, item)| self.item(pen, *at, item))
+    }
+
+    fn item<B: DrawingBackend>(&self, pen: &Pen<'_, B>, (x, y): Place, item: &Item) -> Drawn<B> {
+        let sample = [(x, y), (x + SAMPLE, y)];
+        let middle = (x + SAMPLE / 2.0, y);
+        let text = item_text(self.figure, item);
+        match item {
+            Item::Curve(panel, nth) => {
+                let curve = &self.figure.panels[*panel].curves[*nth];
+                let colour_of = colour(curve.colour);
+                match self.kind() {
+                    Kind::Bars => pen.block((x + 6.0, y - 6.0), (x + 20.0, y + 6.0), colour_of)?,
+                    Kind::Boxes => pen.frame((x + 6.0, y - 6.0), (x + 20.0, y + 6.0), colour_of, 2.0)?,
+                    Kind::Points => {}
+                    Kind::Cdf if curve.is_papers => {}
+                    _ if curve.is_papers => pen.dashes(&sample, colour_of, 1.4)?,
+                    _ => pen.line(&sample, colour_of, 1.8)?,
+                }
+                if has_marks(self.kind(), curve) {
+                    pen.mark(curve.colour, middle, colour_of, curve.is_papers)?;
+                }
+            }
+            Item::Printed => pen.mark(PRINTED, middle, INK, true)?,
+            Item::Level(nth) => pen.dashes(&sample, self.figure.levels[*nth].colour.map_or(INK, colour), 1.4)?,
+            Item::Depth => return self.depth_scale(pen, (x, y), text),
+            Item::Note(_) => return pen.text((x, y), text, SMALL, MUTED, Anchor::Start),
+        }
+        pen.text((x + SAMPLE + 6.0, y), text, SMALL, INK, Anchor::Start)
+    }
+
+    /// Draws the scale of the colours of a surface, with its ends.
+    fn depth_scale<B: DrawingBackend>(&self, pen: &Pen<'_, B>, (x, y): Place, text: &str) -> Drawn<B> {
+        let [low, high] = self.depth;
+        let (from, to) = (x + 40.0, x + DEPTH_WIDE - 50.0);
+        let step = (to - from) / count(DEPTH_STEPS);
+        for nth in 0..DEPTH_STEPS {
+            let left = from + step * count(nth);
+            let share = count(nth) / count(DEPTH_STEPS - 1);
+            pen.block((left, y - 6.0), (left + step + 0.5, y + 6.0), depth(share))?;
+        }
+        pen.frame((from, y - 6.0), (to, y + 6.0), AXIS, 1.0)?;
+        pen.text((from - 6.0, y), &shown(low), SMALL, MUTED, Anchor::End)?;
+        pen.text((to + 6.0, y), &shown(high), SMALL, MUTED, Anchor::Start)?;
+        pen.text((x + DEPTH_WIDE + 6.0, y), text, SMALL, INK, Anchor::Start)
+    }
+}
+
+/// Returns whether the points of `curve` have marks.
+fn has_marks(kind: Kind, curve: &Curve) -> bool {
+    let may_have = matches!(kind, Kind::Lines | Kind::Distribution);
+    kind == Kind::Points
+        || kind == Kind::Cdf && curve.is_papers
+        || may_have && curve.marks.len() <= MARKS_MOST && curve.marks.iter().all(|it| it.bin.is_none())
+}
+
+/// A panel in its frame.
+struct Area<'a, 'f> {
+    layout: &'a Layout<'f>,
+    panel: &'a Panel,
+    frame: Frame,
+}
+
+impl Area<'_, '_> {
+    fn at(&self, x: f64, y: f64) -> Place {
+        let Frame { left, right, top, bottom, .. } = self.frame;
+        let (along, up) = (self.layout.x.share(x), self.layout.y.share(y));
+        (left + along * (right - left), bottom - up * (bottom - top))
+    }
+
+    fn draw<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Drawn<B> {
+        let kind = self.layout.kind();
         self.axes(pen)?;
+        self.panel.cells.iter().try_for_each(|cell| self.cell(pen, cell))?;
+        self.levels(pen)?;
         let (papers, measured): (Vec<&Curve>, Vec<&Curve>) =
-            self.figure.curves.iter().partition(|curve| curve.is_papers);
+            self.panel.curves.iter().partition(|curve| curve.is_papers);
         // Curves of the paper are drawn before measured curves, so that full marks are visible inside the paper's
         // hollow marks. In figures with bars or boxes, the marks of the paper are drawn last, on top of them.
-        let columns = matches!(self.figure.kind, Kind::Bars | Kind::Boxes);
+        let columns = matches!(kind, Kind::Bars | Kind::Boxes);
         let curves = if columns { [measured, papers] } else { [papers, measured] };
         for curve in curves.into_iter().flatten() {
-            match self.figure.kind {
+            match kind {
                 Kind::Bars | Kind::Boxes if curve.is_papers => self.printed(pen, curve)?,
                 Kind::Bars => self.bars(pen, curve)?,
                 Kind::Boxes => self.boxes(pen, curve)?,
                 Kind::Cdf => self.steps(pen, curve)?,
+                Kind::Points => self.points(pen, curve)?,
                 Kind::Lines | Kind::Distribution => self.lines(pen, curve)?,
+                Kind::Surface => {}
             }
         }
-        for (at, item) in &self.legend {
-            self.item(pen, *at, item)?;
+        pen.frame((self.frame.left, self.frame.top), (self.frame.right, self.frame.bottom), AXIS, 1.0)
+    }
+
+    fn axes<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Drawn<B> {
+        let Layout { figure, x: along, y: up, rows, .. } = self.layout;
+        let Frame { left, right, top, bottom, is_first } = self.frame;
+        let has_grid = figure.rows.is_none();
+        for (value, text) in &up.ticks {
+            let (_, y) = self.at(0.0, *value);
+            if has_grid {
+                pen.line(&[(left, y), (right, y)], GRID, 1.0)?;
+            }
+            if is_first {
+                pen.text((left - 8.0, y), text, SMALL, MUTED, Anchor::End)?;
+            }
+        }
+        let room = (right - left) / count(along.ticks.len().max(1)) * count(*rows) - 6.0;
+        for (nth, (value, text)) in along.ticks.iter().enumerate() {
+            let (x, _) = self.at(*value, 0.0);
+            if figure.places.is_none() {
+                pen.line(&[(x, top), (x, bottom)], GRID, 1.0)?;
+            }
+            pen.line(&[(x, bottom), (x, bottom + 5.0)], AXIS, 1.0)?;
+            let y = bottom + 16.0 + ROW * 0.8 * count(nth % rows);
+            let text = if figure.places.is_some() { fit(text, room) } else { text.clone() };
+            pen.text((x, y), &text, SMALL, MUTED, Anchor::Middle)?;
+        }
+        if figure.panels.len() > 1 {
+            let title = fit(&self.panel.title, right - left);
+            pen.text((left, top - 11.0), &title, SMALL, INK, Anchor::Start)?;
         }
         Ok(())
     }
 
-    fn axes<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Drawn<B> {
-        let Layout { left, right, bottom, .. } = *self;
-        for (value, text) in &self.y.ticks {
-            let (_, y) = self.at(0.0, *value);
-            pen.line(&[(left, y), (right, y)], GRID, 1.0)?;
-            pen.text((left - 8.0, y), text, SMALL, MUTED, Anchor::End)?;
+    /// Draws the numbers of the paper that are positions on one axis.
+    fn levels<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Drawn<B> {
+        let scales = [&self.layout.x, &self.layout.y];
+        let shown = self.layout.figure.levels.iter().filter(|level| scales[level.axis].holds(level.value));
+        for level in shown {
+            let (x, y) = self.at(level.value, level.value);
+            let ends = if level.axis == 0 {
+                [(x, self.frame.bottom), (x, self.frame.top)]
+            } else {
+                [(self.frame.left, y), (self.frame.right, y)]
+            };
+            pen.dashes(&ends, level.colour.map_or(INK, colour), 1.4)?;
         }
-        let room = (right - left) / count(self.x.ticks.len().max(1)) * count(self.rows) - 6.0;
-        for (nth, (value, text)) in self.x.ticks.iter().enumerate() {
-            let (x, _) = self.at(*value, 0.0);
-            if self.figure.places.is_none() {
-                pen.line(&[(x, TOP), (x, bottom)], GRID, 1.0)?;
-            }
-            pen.line(&[(x, bottom), (x, bottom + 5.0)], AXIS, 1.0)?;
-            let y = bottom + 16.0 + ROW * 0.8 * count(nth % self.rows);
-            let text = if self.figure.places.is_some() { fit(text, room) } else { text.clone() };
-            pen.text((x, y), &text, SMALL, MUTED, Anchor::Middle)?;
-        }
-        pen.frame((left, TOP), (right, bottom), AXIS, 1.0)?;
-        let middle = f64::midpoint(left, right);
-        let below = bottom + 14.0 + ROW * count(self.rows);
-        pen.text((middle, below), &self.figure.labels[0], LABEL, INK, Anchor::Middle)?;
-        let beside = (MARGIN + 2.0, f64::midpoint(TOP, bottom));
-        pen.text(beside, &self.figure.labels[1], LABEL, INK, Anchor::Upwards)
+        Ok(())
     }
 
     /// Returns the marks of a curve that lie within the range of the horizontal axis.
     fn marks(&self, curve: &Curve) -> Vec<Mark> {
-        curve.marks.iter().copied().filter(|mark| self.x.holds(mark.x)).collect()
+        curve.marks.iter().copied().filter(|mark| self.layout.x.holds(mark.x)).collect()
     }
 
     fn lines<B: DrawingBackend>(&self, pen: &Pen<'_, B>, curve: &Curve) -> Drawn<B> {
         let (marks, colour_of) = (self.marks(curve), colour(curve.colour));
+        if marks.iter().any(|mark| mark.bin.is_some()) {
+            return self.bins(pen, &marks, colour_of);
+        }
         let points: Vec<Place> = marks.iter().map(|mark| self.at(mark.x, mark.y)).collect();
         if curve.is_papers {
             pen.dashes(&points, colour_of, 1.4)?;
-        } else if self.figure.kind == Kind::Distribution {
+        } else if self.layout.kind() == Kind::Distribution {
             for piece in pieces(&marks).map(|piece| &points[piece]) {
                 match piece {
                     [alone] => pen.dot(*alone, colour_of)?,
@@ -163,14 +209,41 @@ impl<'f> Layout<'f> {
         Ok(())
     }
 
+    /// Draws the outline of bins. The outline ends where there is no bin.
+    fn bins<B: DrawingBackend>(&self, pen: &Pen<'_, B>, marks: &[Mark], colour: RGBColor) -> Drawn<B> {
+        let ends: Vec<[f64; 2]> = marks.iter().filter_map(|mark| mark.bin).collect();
+        let bins: Vec<(&Mark, [f64; 2])> = marks.iter().zip(ends).collect();
+        for piece in bins.chunk_by(|(_, one), (_, other)| one[1].total_cmp(&other[0]).is_eq()) {
+            let sides = piece.iter().flat_map(|(mark, [from, to])| [self.at(*from, mark.y), self.at(*to, mark.y)]);
+            let line: Vec<Place> = sides.collect();
+            pen.line(&line, colour, 1.8)?;
+        }
+        Ok(())
+    }
+
+    fn points<B: DrawingBackend>(&self, pen: &Pen<'_, B>, curve: &Curve) -> Drawn<B> {
+        let (colour_of, aside) = (colour(curve.colour), self.aside(curve));
+        for mark in self.marks(curve) {
+            let (x, y) = self.at(mark.x, mark.y);
+            let x = if self.layout.figure.places.is_some() { self.column(curve, mark.x).0 } else { x + aside };
+            self.interval(pen, x, &mark, colour_of)?;
+            pen.mark(curve.colour, (x, y), colour_of, curve.is_papers)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the horizontal distance of the points of `curve` from their position. Points of many curves over an axis are
+    /// drawn beside each other, so that all are visible.
+    fn aside(&self, curve: &Curve) -> f64 {
+        let curves = self.panel.curves.iter().filter(|curve| !curve.is_papers).count();
+        let Some(column) = curve.column.filter(|_| self.layout.figure.kind == Kind::Lines) else { return 0.0 };
+        let gap = self.layout.gap * (self.frame.right - self.frame.left);
+        let each = (gap * 0.7 / count(curves)).min(ASIDE_MOST);
+        (count(column) - count(curves.saturating_sub(1)) / 2.0) * each
+    }
+
     /// Draws the interval from the low end of a mark to its high end, at `x` in the picture.
-    fn interval<B: DrawingBackend>(
-        &self,
-        pen: &Pen<'_, B>,
-        x: f64,
-        mark: &Mark,
-        colour: plotters::style::RGBColor,
-    ) -> Drawn<B> {
+    fn interval<B: DrawingBackend>(&self, pen: &Pen<'_, B>, x: f64, mark: &Mark, colour: RGBColor) -> Drawn<B> {
         if mark.low >= mark.high {
             return Ok(());
         }
@@ -183,8 +256,9 @@ impl<'f> Layout<'f> {
     fn steps<B: DrawingBackend>(&self, pen: &Pen<'_, B>, curve: &Curve) -> Drawn<B> {
         let marks = self.marks(curve);
         if curve.is_papers {
-            let points: Vec<Place> = marks.iter().map(|mark| self.at(mark.x, mark.y)).collect();
-            return pen.dashes(&points, colour(curve.colour), 1.4);
+            return marks
+                .iter()
+                .try_for_each(|mark| pen.mark(curve.colour, self.at(mark.x, mark.y), colour(curve.colour), true));
         }
         let mut points = Vec::new();
         let mut before = 0.0;
@@ -193,21 +267,19 @@ impl<'f> Layout<'f> {
             before = mark.y;
         }
         if let Some(last) = points.last().copied() {
-            points.push((self.right, last.1));
+            points.push((self.frame.right, last.1));
         }
         pen.line(&points, colour(curve.colour), 1.8)
     }
 
-    /// Returns the horizontal middle and the width of the bar or box of `curve` at position `place`.
+    /// Returns the horizontal middle and the width of the bar, box or point of `curve` at position `place`.
     fn column(&self, curve: &Curve, place: f64) -> (f64, f64) {
-        let curves = self.figure.curves.iter().filter(|curve| !curve.is_papers).count().max(1);
-        let slot = (self.right - self.left) / count(self.x.ticks.len().max(1));
+        let curves = self.panel.curves.iter().filter(|curve| !curve.is_papers).count().max(1);
+        let slot = (self.frame.right - self.frame.left) / count(self.layout.x.ticks.len().max(1));
         let each = (slot * 0.8 / count(curves)).min(60.0);
         let (middle, _) = self.at(place, 0.0);
-        if curve.colour >= curves {
-            return (middle, each);
-        }
-        (middle + (count(curve.colour) - count(curves - 1) / 2.0) * each, each * 0.86)
+        let Some(column) = curve.column else { return (middle, each) };
+        (middle + (count(column) - count(curves - 1) / 2.0) * each, each * 0.86)
     }
 
     fn bars<B: DrawingBackend>(&self, pen: &Pen<'_, B>, curve: &Curve) -> Drawn<B> {
@@ -239,89 +311,28 @@ impl<'f> Layout<'f> {
         Ok(())
     }
 
-    /// Draws the values that the paper prints, over bars or boxes.
+    /// Draws the values that the paper prints, over bars or boxes. A curve that is not measured has its own colour.
     fn printed<B: DrawingBackend>(&self, pen: &Pen<'_, B>, curve: &Curve) -> Drawn<B> {
+        let is_own = curve.column.is_none();
+        let (mark_of, colour_of) = if is_own { (curve.colour, colour(curve.colour)) } else { (PRINTED, INK) };
         for mark in self.marks(curve) {
             let (x, _) = self.column(curve, mark.x);
-            pen.mark(PRINTED, (x, self.at(mark.x, mark.y).1), INK, true)?;
+            pen.mark(mark_of, (x, self.at(mark.x, mark.y).1), colour_of, true)?;
         }
         Ok(())
     }
 
-    fn item<B: DrawingBackend>(&self, pen: &Pen<'_, B>, (x, y): Place, item: &Item) -> Drawn<B> {
-        let sample = [(x, y), (x + SAMPLE, y)];
-        let middle = (x + SAMPLE / 2.0, y);
-        let text = item_text(self.figure, item);
-        match item {
-            Item::Curve(nth) => {
-                let curve = &self.figure.curves[*nth];
-                let colour_of = colour(curve.colour);
-                match self.figure.kind {
-                    Kind::Bars => pen.block((x + 6.0, y - 6.0), (x + 20.0, y + 6.0), colour_of)?,
-                    Kind::Boxes => pen.frame((x + 6.0, y - 6.0), (x + 20.0, y + 6.0), colour_of, 2.0)?,
-                    _ if curve.is_papers => pen.dashes(&sample, colour_of, 1.4)?,
-                    _ => pen.line(&sample, colour_of, 1.8)?,
-                }
-                let has_marks = matches!(self.figure.kind, Kind::Lines | Kind::Distribution);
-                if has_marks && curve.marks.len() <= MARKS_MOST {
-                    pen.mark(curve.colour, middle, colour_of, curve.is_papers)?;
-                }
-            }
-            Item::Printed => pen.mark(PRINTED, middle, INK, true)?,
-            Item::Note(_) => return pen.text((x, y), text, SMALL, MUTED, Anchor::Start),
-        }
-        pen.text((x + SAMPLE + 6.0, y), text, SMALL, INK, Anchor::Start)
+    /// Draws a cell of a surface. A cell without a value has a dash.
+    fn cell<B: DrawingBackend>(&self, pen: &Pen<'_, B>, cell: &Cell) -> Drawn<B> {
+        let Frame { left, right, top, bottom, .. } = self.frame;
+        let wide = (right - left) / count(self.layout.x.ticks.len().max(1));
+        let high = (bottom - top) / count(self.layout.y.ticks.len().max(1));
+        let (x, y) = self.at(count(cell.column), count(cell.row));
+        let Some(value) = cell.value else { return pen.text((x, y), "–", SMALL, MUTED, Anchor::Middle) };
+        let [least, most] = self.layout.depth;
+        let share = ((value - least) / (most - least)).clamp(0.0, 1.0);
+        pen.block((x - wide / 2.0, y - high / 2.0), (x + wide / 2.0, y + high / 2.0), depth(share))
     }
-}
-
-/// Number of the mark for values that the paper prints, over bars and boxes.
-const PRINTED: usize = 3;
-/// Width of the sample line or mark in front of the text of a legend item. Unit: pixels.
-const SAMPLE: f64 = 26.0;
-
-fn item_text<'f>(figure: &'f Figure, item: &Item) -> &'f str {
-    match item {
-        Item::Curve(nth) => &figure.curves[*nth].name,
-        Item::Printed => "paper",
-        Item::Note(text) => text,
-    }
-}
-
-/// Returns the items of the legend with their positions, starting at height `y`, and the height at which the legend
-/// ends.
-fn legend(figure: &Figure, y: f64) -> (Vec<(Place, Item)>, f64) {
-    let columns = matches!(figure.kind, Kind::Bars | Kind::Boxes);
-    let mut items = Vec::new();
-    if figure.curves.len() > 1 {
-        let is_told = |curve: &Curve| !(columns && curve.is_papers);
-        items.extend((0..figure.curves.len()).filter(|nth| is_told(&figure.curves[*nth])).map(Item::Curve));
-        if columns && figure.curves.iter().any(|curve| curve.is_papers) {
-            items.push(Item::Printed);
-        }
-    }
-    let has_intervals = figure.curves.iter().flat_map(|curve| &curve.marks).any(|mark| mark.low < mark.high);
-    match figure.kind {
-        Kind::Boxes => items.push(Item::Note("Boxes: quartiles and median; whiskers: 5 % to 95 %.")),
-        Kind::Lines | Kind::Bars if has_intervals => {
-            items.push(Item::Note(
-                "Medians over the seeds, with their 95 % intervals (fewer than six seeds: minimum to maximum).",
-            ));
-        }
-        _ => {}
-    }
-    let mut placed: Vec<(Place, Item)> = Vec::new();
-    let mut at = (MARGIN, y);
-    for item in items {
-        let sample = if matches!(item, Item::Note(_)) { 0.0 } else { SAMPLE + 6.0 };
-        let wide = sample + width(item_text(figure, &item), SMALL) + 20.0;
-        if at.0 > MARGIN && at.0 + wide > WIDTH - MARGIN {
-            at = (MARGIN, at.1 + ROW);
-        }
-        placed.push((at, item));
-        at.0 += wide;
-    }
-    let end = placed.last().map_or(y - ROW, |((_, y), _)| *y);
-    (placed, end + ROW / 2.0)
 }
 
 /// Returns the ranges of consecutive `marks` that a line joins. A line ends at a gap of more than 1.5 times the
@@ -350,7 +361,7 @@ mod tests {
 
     #[test]
     fn marks_are_joined_where_there_is_no_gap_between_them() {
-        let at = |x: f64| Mark { x, y: 1.0, low: 1.0, high: 1.0, quartiles: [1.0, 1.0] };
+        let at = |x: f64| Mark::plain(x, 1.0);
         let marks: Vec<Mark> = [1.0, 2.0, 3.0, 7.0, 9.0, 10.0].into_iter().map(at).collect();
         assert_eq!(pieces(&marks).collect::<Vec<_>>(), [0..3, 3..4, 4..6]);
         assert!(pieces(&marks[..1]).eq(std::iter::once(0..1)));

@@ -3,14 +3,17 @@
 //! [`Figure::of`] collects the data of a plot; [`Figure::svg`] and [`Figure::png`] draw it. Equal results give equal
 //! bytes on every machine, because the font is embedded in the program.
 
+mod bins;
 mod data;
 mod draw;
+mod layout;
+mod making;
 mod pen;
 mod scale;
 
 pub use data::Figure;
 
-use draw::{Layout, WIDTH};
+use layout::{Layout, WIDTH};
 use pen::Pen;
 use plotters::prelude::{BitMapBackend, IntoDrawingArea, SVGBackend};
 

@@ -37,6 +37,17 @@ pub(super) fn colour(nth: usize) -> RGBColor {
     if is_pale { RGBColor(paler(full.0), paler(full.1), paler(full.2)) } else { full }
 }
 
+/// Colours of the low and the high end of a surface. The low end is visible against [`PAPER`].
+const DEPTH: [RGBColor; 2] = [RGBColor(0xf0, 0xf4, 0xf8), RGBColor(0x0b, 0x2a, 0x5b)];
+
+/// Returns the colour of a surface at `share` of its range, from 0 to 1: light to dark.
+pub(super) fn depth(share: f64) -> RGBColor {
+    let [low, high] = DEPTH;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two parts of colours")]
+    let part = |low: u8, high: u8| (f64::from(low) + (f64::from(high) - f64::from(low)) * share + 0.5) as u8;
+    RGBColor(part(low.0, high.0), part(low.1, high.1), part(low.2, high.2))
+}
+
 /// Size of hollow marks relative to full marks. Hollow marks are larger, so that both are visible at the same position.
 const HOLLOW: f64 = 1.5;
 

@@ -17,8 +17,9 @@ const ROOM: f64 = 0.04;
 
 impl Scale {
     /// Returns a linear scale from the minimum to the maximum of `values`, or over `range`. If `from_zero`, a scale
-    /// without `range` includes 0.
+    /// without `range` includes 0. If all values are integers, all ticks are integers.
     pub(super) fn linear(values: &[f64], from_zero: bool, range: Option<[f64; 2]>) -> Scale {
+        let are_whole = values.len() > 1 && values.iter().all(|value| libm::floor(*value) == *value);
         let (mut low, mut high) = ends(values.iter().copied()).unwrap_or((0.0, 1.0));
         if from_zero {
             (low, high) = (low.min(0.0), high.max(0.0));
@@ -34,7 +35,7 @@ impl Scale {
             (room, room)
         };
         let [low, high] = range.filter(|[low, high]| low < high).unwrap_or([low - low_room, high + high_room]);
-        Scale { low, high, is_log: false, ticks: round_steps(low, high) }
+        Scale { low, high, is_log: false, ticks: round_steps(low, high, if are_whole { 1.0 } else { 0.0 }) }
     }
 
     /// Returns a logarithmic scale, with equal steps for equal ratios. Values that are not above zero lie at the low
@@ -54,6 +55,22 @@ impl Scale {
         let ticks: Vec<(f64, String)> =
             names.iter().enumerate().map(|(nth, name)| (count(nth), name.clone())).collect();
         Scale { low: -0.5, high: count(names.len().max(1)) - 0.5, is_log: false, ticks }
+    }
+
+    /// Leaves out ticks until the ticks are at least `apart` from each other. Unit: length of the axis.
+    pub(super) fn thinned(mut self, apart: f64) -> Scale {
+        let places: Vec<f64> = self.ticks.iter().map(|(value, _)| self.share(*value)).collect();
+        let least = places.windows(2).map(|two| two[1] - two[0]).fold(f64::INFINITY, f64::min);
+        let every =
+            (1..places.len().max(2)).find(|every| least * count(*every) >= apart).unwrap_or(places.len().max(1));
+        // The tick at 0 remains, so that the others are multiples of a round number.
+        let zero = self.ticks.iter().position(|(value, _)| *value == 0.0).unwrap_or(0);
+        let mut nth = 0_usize;
+        self.ticks.retain(|_| {
+            nth += 1;
+            (nth - 1).abs_diff(zero).is_multiple_of(every)
+        });
+        self
     }
 
     /// On a logarithmic scale, places the ticks at `values` if these are few and far enough apart.
@@ -104,9 +121,9 @@ pub(super) fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Returns ticks at multiples of a step that is 1, 2 or 5 times a power of ten.
-fn round_steps(low: f64, high: f64) -> Vec<(f64, String)> {
-    let least = (high - low) / count(TICKS_MOST);
+/// Returns ticks at multiples of a step that is 1, 2 or 5 times a power of ten, and at least `smallest`.
+fn round_steps(low: f64, high: f64, smallest: f64) -> Vec<(f64, String)> {
+    let least = ((high - low) / count(TICKS_MOST)).max(smallest);
     let power = libm::pow(10.0, libm::floor(libm::log10(least)));
     let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|step| *step >= least);
     let step = step.unwrap_or(power * 10.0);
@@ -141,15 +158,16 @@ fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
     values.filter(is_on).map(|value| (value, shown(value))).collect()
 }
 
-/// Formats a value in its shortest form: `0.25`, `1000`, `10⁶`.
+/// Formats a value in its shortest form: `0.25`, `1000`, `1016000`, `10⁶`.
 pub(super) fn shown(value: f64) -> String {
     let size = libm::fabs(value);
-    if size == 0.0 || (1e-4..1e6).contains(&size) {
+    let text = format!("{value:.1e}");
+    let is_short = text.parse::<f64>().is_ok_and(|rounded| libm::fabs(rounded - value) <= size * 1e-9);
+    if size == 0.0 || (1e-4..1e6).contains(&size) || !is_short && (1e6..1e9).contains(&size) {
         // The precision is limited, so that rounding errors of decimal fractions are not displayed.
         let text = format!("{value:.6}");
         return text.trim_end_matches('0').trim_end_matches('.').to_string();
     }
-    let text = format!("{value:.1e}");
     let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
     let raised: String = power.chars().map(raised).collect();
     match digits.trim_end_matches('0').trim_end_matches('.') {
@@ -186,11 +204,21 @@ mod tests {
     #[test]
     fn marks_are_round() {
         assert_eq!(marks(&Scale::linear(&[0.0, 934.0], true, None)), "0 200 400 600 800");
+        assert_eq!(marks(&Scale::linear(&[1.0, 2.0, 4.0], false, None)), "1 2 3 4", "integers");
+        assert_eq!(marks(&Scale::linear(&[1.0, 2.5, 4.0], false, None)), "1.0 1.5 2.0 2.5 3.0 3.5 4.0");
+        let thinned = Scale::linear(&[-200.0, 934.0], true, None).thinned(0.25);
+        assert_eq!(marks(&thinned), "0 400 800", "0 remains");
         assert_eq!(marks(&Scale::linear(&[0.31, 0.34], false, None)), "0.310 0.315 0.320 0.325 0.330 0.335 0.340");
         assert_eq!(marks(&Scale::linear(&[-5.0, 370.0], true, Some([-100.0, 400.0]))), "-100 0 100 200 300 400");
         assert_eq!(marks(&Scale::log(&[12.0, 90_000.0], None)), "10 100 1000 10000 100000");
         assert_eq!(marks(&Scale::log(&[1e-7, 1e-5], Some([1e-7, 1e-4]))), "10⁻⁷ 10⁻⁶ 10⁻⁵ 0.0001");
         assert_eq!(marks(&Scale::log(&[0.25, 4.0], None).marked_at(&[0.25, 0.5, 1.0, 2.0, 4.0])), "0.25 0.5 1 2 4");
+    }
+
+    #[test]
+    fn a_short_form_does_not_change_a_value() {
+        let all = [0.25, 1000.0, 1_000_000.0, 1_016_000.0, 2.5e7];
+        assert_eq!(all.map(shown), ["0.25", "1000", "10⁶", "1016000", "2.5·10⁷"]);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use crate::played::suite;
 use lab::cell::Cell;
 use lab::claim::Check;
-use lab::experiment::{Experiment, Extent, Point};
-use lab::judge::judge;
+use lab::experiment::{Experiment, Extent, Point, SEEDS, shown};
+use lab::judge::{Judged, judge, points_read};
+use lab::lock::{self, Ledger};
 use lab::plot::Figure;
+use lab::suite::CHANCE_SEEDS;
 use lab::{Paper, Results, result};
 use scenario::Scenario;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers").canonicalize().expect("the repository is there")
 }
 
-fn papers() -> Vec<Paper> {
+pub(crate) fn papers() -> Vec<Paper> {
     Paper::all(&directory()).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
@@ -168,13 +170,20 @@ fn measured(papers: &[Paper]) -> impl Iterator<Item = (&Paper, Results)> {
 fn what_is_recorded_is_of_the_experiments_that_there_are() {
     let papers = papers();
     for (paper, results) in measured(&papers) {
+        let read = points_read(paper, &results, |_| true).unwrap_or_else(|problem| panic!("{problem}"));
         for experiment in &paper.experiments {
             let (key, name) = (&paper.key, &experiment.name);
             let rows = results.experiments.get(name).unwrap_or_else(|| panic!("{key}: {name} is not recorded"));
             let points: Vec<_> = rows.iter().map(|row| row.point.clone()).collect();
             assert_eq!(points, experiment.points(Extent::Usual), "{key}: {name}");
-            let seeds = experiment.seeds(Extent::Usual) as usize;
-            assert!(rows.iter().all(|row| row.seeds.len() == seeds), "{key}: {name} has other seeds");
+            for (nth, row) in rows.iter().enumerate() {
+                let is_judged = read.contains(&(name.clone(), nth)) && row.is_by_chance();
+                let usual = experiment.seeds(Extent::Usual) as usize;
+                // A record with `--seeds` has the usual number for all points.
+                let is_right = [usual, SEEDS as usize].contains(&row.seeds.len())
+                    || is_judged && row.seeds.len() == CHANCE_SEEDS as usize;
+                assert!(is_right, "{key}: {name} at {} has {} seeds", shown(&row.point), row.seeds.len());
+            }
         }
         assert_eq!(results.experiments.len(), paper.experiments.len(), "{}", paper.key);
         assert!(results.seeds() >= 5, "{}: over at least five seeds", paper.key);
@@ -201,22 +210,72 @@ fn every_result_is_what_is_generated_from_what_was_measured() {
 }
 
 #[test]
-fn every_check_rejects_its_wrong_world_and_every_miss_has_its_reason() {
+fn every_rival_is_a_rival_and_every_miss_has_its_reason() {
     let papers = papers();
     for (paper, results) in measured(&papers) {
         for verdict in judge(paper, &results, |_| true).unwrap_or_else(|problem| panic!("{problem}")) {
-            for check in verdict.checks.iter().filter(|check| check.holds && !check.anchor) {
-                assert_eq!(check.rejects_wrong, Some(true), "{}: {}", verdict.id, check.what);
+            for check in &verdict.checks {
+                let defect = check.rival.as_ref().and_then(|rival| rival.defect);
+                assert_eq!(defect, None, "{}: {}", verdict.id, check.what);
             }
-            let idle = verdict.checks.iter().find(|check| check.wrong_is_idle);
+            let holds = verdict.checks.iter().filter(|check| check.anchor.is_none()).all(Judged::is_evidence);
             assert!(
-                idle.is_none(),
-                "{}: {:?} has a wrong world that is the world as it is",
+                holds || verdict.why.is_some(),
+                "{} is {}, and nothing says why",
                 verdict.id,
-                idle.map(|it| &it.what)
+                verdict.status.word()
             );
-            let is_told = verdict.status == lab::judge::Status::Reproduced || verdict.why.is_some();
-            assert!(is_told, "{} is {}, and nothing says why", verdict.id, verdict.status.word());
+        }
+    }
+}
+
+#[test]
+fn every_bound_and_parameter_is_locked_and_every_change_recorded() {
+    let papers = papers();
+    let all = papers.iter().flat_map(|paper| [Some(paper), paper.live.as_deref()]).flatten();
+    for paper in all {
+        paper.ledger.check(&paper.given()).unwrap_or_else(|problem| panic!("{problem}"));
+    }
+    let machines = lock::machines();
+    let ledger = Ledger::read(&directory().join(lock::MACHINES)).unwrap_or_else(|problem| panic!("{problem}"));
+    let entries = machines.iter().map(|(key, given)| (key.clone(), given)).collect();
+    ledger.check(&entries).unwrap_or_else(|problem| panic!("{problem}"));
+}
+
+/// Returns `line` without the expressions and statements of the template.
+fn without_expressions(line: &str) -> String {
+    let mut rest = line;
+    let mut text = String::new();
+    while let Some((before, after)) = rest.split_once("{{").or_else(|| rest.split_once("{%")) {
+        text += before;
+        rest = after.split_once("}}").or_else(|| after.split_once("%}")).map_or("", |(_, rest)| rest);
+    }
+    text + rest
+}
+
+/// A template has no duration and no knob of its own: these values stand in tables with their evidence.
+#[test]
+fn templates_take_durations_and_knobs_from_parameters() {
+    let is_duration = |word: &str| {
+        let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        unit.len() < word.len() && ["ns", "us", "ms", "s", "min", "h", "d"].contains(&unit)
+    };
+    for paper in papers() {
+        for experiment in &paper.experiments {
+            for (nth, line) in experiment.template.lines().enumerate() {
+                let at = format!("{}: {} line {}", paper.key, experiment.scenario, nth + 1);
+                let code = line.split_once('#').map_or(line, |(code, _)| code);
+                let code = without_expressions(code);
+                let texts = code.split('"').skip(1).step_by(2);
+                let found: Vec<&str> = texts.filter(|text| is_duration(text)).collect();
+                assert!(found.is_empty(), "{at} has {found:?}: a parameter with its evidence");
+                let knobs = code.split_once("knobs").map_or("", |(_, knobs)| knobs);
+                let own = knobs
+                    .split(['=', ',', '}'])
+                    .map(str::trim)
+                    .find(|word| *word == "true" || *word == "false" || word.parse::<f64>().is_ok());
+                assert!(own.is_none(), "{at} has a knob {own:?}: a parameter with its evidence");
+            }
         }
     }
 }

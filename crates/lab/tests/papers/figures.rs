@@ -118,7 +118,7 @@ fn names_that_are_no_numbers_stand_at_places_and_long_ones_are_cut() {
     let mut plot = paper.experiments[0].plot[0].clone();
     (plot.x, plot.curves) = ("policy".to_string(), vec!["weight".to_string()]);
     let texts = texts(&drawn(&paper, &plot, &results).svg());
-    for text in ["eevdf", "round-robin", "1024", "3072"] {
+    for text in ["eevdf", "round-robin", "weight 2048", "weight 3072"] {
         assert!(texts.iter().any(|other| other == text), "{text}: {texts:?}");
     }
 }
@@ -150,7 +150,7 @@ fn the_page_has_every_claim_with_its_numbers_and_needs_no_other_file() {
     let page = html(&[report]);
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     for part in [
-        "1 reproduced",
+        "1 predicted",
         "1 partly",
         "1 not",
         "id=\"T1\"",
@@ -187,4 +187,41 @@ fn a_paper_of_which_nothing_is_measured_is_on_the_page_in_words() {
     let one = Report::new(&paper, Some(results), |id| id == "T2").expect("it is judged");
     let page = html(&[one]);
     assert!(page.contains("id=\"T2\"") && !page.contains("id=\"T1\""), "{page}");
+}
+
+#[test]
+fn a_caption_has_the_claims_with_their_verdicts_the_settings_and_the_meaning_of_the_intervals() {
+    let (paper, mut results) = tiny();
+    results.experiments["shares"][0].seeds[0].insert("share".to_string(), 20.0.into());
+    let mut report = Report::new(&paper, Some(results), |id| id != "T3").unwrap_or_else(|problem| panic!("{problem}"));
+    let caption = |report: Report<'_>| {
+        let page = html(&[report]);
+        let from = page.find("<figcaption>").expect("there is a figure");
+        page[from..from + page[from..].find("</figcaption>").expect("it ends")].to_string()
+    };
+    let words = [report.verdicts[0].status, report.verdicts[1].status].map(|status| status.word());
+    let claims = [paper.claims[0].claim.trim(), paper.claims[1].claim.trim()];
+    let drawing = report.pictures[0].drawing.clone();
+    let text = caption(report);
+    for part in [
+        "Fig 1: Shares.",
+        "href=\"#T1\"",
+        "not judged",
+        claims[0],
+        claims[1],
+        &format!("class=\"{}\"", words[0]),
+        &format!("class=\"{}\"", words[1]),
+        "length = &quot;300ms&quot;",
+        "simulation noise only",
+        "They do not include the uncertainty of the model.",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let Drawing::Figure(figure) = drawing else { panic!("it is a figure") };
+    assert!(figure.has_intervals());
+    let (_, results) = tiny();
+    report = Report::new(&paper, Some(results), |_| true).unwrap_or_else(|problem| panic!("{problem}"));
+    report.pictures[0].drawing = Drawing::Svg("<svg></svg>".to_string());
+    let text = caption(report);
+    assert!(text.contains("One run, with the first seed.") && !text.contains("simulation noise"), "{text}");
 }

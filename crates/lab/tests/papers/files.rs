@@ -18,9 +18,9 @@ fn an_experiment_has_every_value_of_one_axis_with_each_of_the_others_in_order() 
     assert_eq!(
         points(Extent::Usual),
         [
-            "policy=eevdf, weight=1024",
+            "policy=eevdf, weight=2048",
             "policy=eevdf, weight=3072",
-            "policy=round-robin, weight=1024",
+            "policy=round-robin, weight=2048",
             "policy=round-robin, weight=3072"
         ]
     );
@@ -32,17 +32,22 @@ fn an_experiment_has_every_value_of_one_axis_with_each_of_the_others_in_order() 
 
 #[test]
 fn points_that_belong_together_go_with_each_of_the_sweep() {
-    let from = "[sweep]\npolicy = [\"eevdf\", \"round-robin\"]\nweight = [1024, 3072]";
-    let to = "[[point]]\npolicy = \"eevdf\"\nweight = 1024\n[[point]]\npolicy = \"round-robin\"\nweight = 3072\n[sweep]\nmore = [1, 2]";
+    let from = "[sweep]\npolicy = [\"eevdf\", \"round-robin\"]\nweight = [2048, 3072]";
+    let to = "[[point]]\npolicy = \"eevdf\"\nweight = 2048\n[[point]]\npolicy = \"round-robin\"\nweight = 3072\n[sweep]\nmore = [1, 2]";
     let tiny = Tiny::but("experiments/shares.toml", from, to);
     let text = std::fs::read_to_string(tiny.path("experiments/shares.toml")).expect("it is there");
-    tiny.write("experiments/shares.toml", &text.replace("sweep = { weight = [1024, 2048, 3072] }", ""));
+    tiny.write(
+        "experiments/shares.toml",
+        &text
+            .replace("sweep = { weight = [1024, 2048, 3072] }", "")
+            .replace("[\"policy\"]\n", "[\"policy\", \"more\"]\n"),
+    );
     let points: Vec<String> = tiny.paper().experiments[0].points(Extent::Usual).iter().map(shown).collect();
     assert_eq!(
         points,
         [
-            "policy=eevdf, weight=1024, more=1",
-            "policy=eevdf, weight=1024, more=2",
+            "policy=eevdf, weight=2048, more=1",
+            "policy=eevdf, weight=2048, more=2",
             "policy=round-robin, weight=3072, more=1",
             "policy=round-robin, weight=3072, more=2"
         ]
@@ -55,7 +60,7 @@ fn refused(name: &str, from: &str, to: &str) -> String {
     let problem = match tiny.read() {
         Err(problem) => problem,
         Ok(papers) => {
-            let suite = Suite { papers: &papers, claims: &[], extent: Extent::Usual, seeds: None };
+            let suite = Suite { papers: &papers, claims: &[], extent: Extent::Usual, seeds: None, first_seed: None };
             suite.cells().expect_err(to)
         }
     };
@@ -70,7 +75,7 @@ const EXPERIMENTS: &[(&str, &str, &str, &str)] = &[
     ("figure = \"Fig 1\"", "figur = \"Fig 1\"", "unknown field `figur`", "docs/experiments.md"),
     ("\"T3\"]", "\"T9\"]", "there is no claim `T9`", "some of T1, T2, T3"),
     ("hogs.toml", "none.toml", "scenarios/none.toml cannot be read", ""),
-    ("weight = [1024, 3072]", "weight = []", "the axis `weight` has no values", "at least one value"),
+    ("weight = [2048, 3072]", "weight = []", "the axis `weight` has no values", "at least one value"),
     ("share = \"tasks", "other = \"tasks", "shows `share`, which is not measured", "a metric"),
     ("/ (tasks['a']", "/ ((tasks['a']", "the metric `share`: syntax error", "an expression over `report`"),
     ("curves = [\"policy\"]", "curves = [\"rule\"]", "there is no axis `rule`", "one of policy, weight"),
@@ -78,6 +83,7 @@ const EXPERIMENTS: &[(&str, &str, &str, &str)] = &[
     ("[smoke]\nweight", "[smoke]\nwight", "there is no axis `wight`", "one of policy, weight"),
     ("name = \"fig-1\"", "name = \"../fig-1\"", "no name for a picture", "letters, digits"),
     ("name = \"fig-1-turns\"", "name = \"fig-1\"", "two pictures `fig-1`", "a name of its own"),
+    ("weight = [2048", "length = [\"1s\"]\nweight = [2048", "`length` is a constant and an axis", "one of them"),
     ("to = \"50ms\"", "to = \"soon\"", "the schedule `fig-1-turns`", "a time with its unit"),
     ("from = \"0ms\"", "from = \"50ms\"", "shows nothing", "`from` before `to`"),
 ];
@@ -93,19 +99,40 @@ fn what_is_wrong_in_an_experiment_is_said_with_its_place_and_what_would_be_right
 
 const CLAIMS: &[(&str, &str, &str, &str)] = &[
     ("id = \"T2\"", "id = \"T1\"", "claim T1: it occurs twice", "an id of its own"),
-    ("within = \"10%\"", "within = \"about 10\"", "`about 10` is no tolerance", "30%"),
-    ("within = \"10%\"", "within = \"factor 1\"", "`factor 1` is no tolerance", "factor 2"),
-    ("each = [{ weight = 1024, paper = 50 }", "each = [{ weight = 1024 }", "no number of the paper", "for each"),
-    ("paper = 50 }", "paper = \"50\" }", "cannot be compared with NaN", "a number that is not 0"),
-    ("paper = 50 }", "paper = 0 }", "cannot be compared with 0", "a number that is not 0"),
-    ("within = \"10%\"", "within = \"gain 10%\"\npaper = 1", "cannot be compared with 1", "and not 1"),
+    ("value = \"10%\"", "value = \"about 10\"", "`about 10` is no tolerance", "30%"),
+    ("value = \"10%\"", "value = \"factor 1\"", "`factor 1` is no tolerance", "factor 2"),
+    ("value = \"10%\"", "value = 10", "has a bad bound `within`", "a tolerance in quotes"),
+    ("each = [{ weight = 2048, paper = 66.7 }", "each = [{ weight = 2048 }", "no number of the paper", "for each"),
+    ("paper = 66.7 }", "paper = \"66.7\" }", "`66.7` refers to no printed number", "printed.toml"),
+    ("paper = 66.7 }", "paper = 0 }", "cannot be compared with 0", "a number that is not 0"),
     ("weight=weight).share", "weight=weight.share", "measures nothing: syntax error", "at() and all()"),
-    ("above = 60\n", "", "accepts everything", "`within`, `above` or `below`"),
-    ("wrong = { of = { weight = 3072 }, is = { weight = 1024 } }", "", "has no wrong world", "wrong = { of"),
-    ("within = \"10%\"", "within = \"10%\"\nmay_miss = 2", "may miss all", "below the number in `each`"),
-    ("below = 1\n", "below = 1\nanchor = true\n", "no check tests it", "no anchor"),
-    ("below = 1\n", "belov = 1\n", "unknown field `belov`", "docs/experiments.md"),
+    ("\"everything\"\nmeasure", "\"more than half\"\nmeasure", "the subject of two checks", "a subject of its own"),
+    (ABOVE, "", "accepts everything", "`within`, `above` or `below`"),
+    (RIVAL, "", "has no rival", "rival = { name"),
+    (RIVAL, "rival = { name = \"x\" }", "has no rival", "rival = { name"),
+    ("unit = \"%\"", "unit = \"%\"\nmay_miss = { rule = \"most\" }", "there is no rule `most`", "docs/experiments.md"),
+    ("unit = \"%\"", MAY_MISS, "may miss all", "below the number in `each`"),
+    (BELOW, "below = { value = 1, kind = \"paper\", origin = \"page 1\" }", "has no `reason`", "{ value, kind"),
+    (BELOW, "below = { value = 1, kind = \"fact\" }", "unknown variant `fact`", "docs/experiments.md"),
+    (BELOW, "below = { value = 1, origin = \"\" }", "has no `kind`", "{ value, kind"),
+    (BELOW, ANCHOR, "no check tests it", "no anchor"),
+    ("below = {", "belov = {", "unknown field `belov`", "docs/experiments.md"),
+    (
+        "unit = \"%\"",
+        "unit = \"%\"\nis_ratio = true\nabove = { value = 0, kind = \"paper\", origin = \"page 1\", reason = \"a sign\" }",
+        "is a ratio with a bound",
+        "a bound above 0",
+    ),
 ];
+
+const ABOVE: &str = "above = { value = 60, kind = \"assumed\", origin = \"referee\", reason = \"more than half\" }\n";
+const BELOW: &str = "below = { value = 1, kind = \"paper\", origin = \"page 1\", reason = \"nothing\" }";
+const ANCHOR: &str =
+    "below = { value = 1, kind = \"paper\", origin = \"page 1\", reason = \"nothing\" }\nanchor = \"length\"";
+const RIVAL: &str =
+    "rival = { name = \"a smaller weight\", of = { weight = 3072 }, is = { weight = 2048, policy = \"round-robin\" } }";
+const MAY_MISS: &str =
+    "unit = \"%\"\nmay_miss = { value = 2, kind = \"assumed\", origin = \"rule\", reason = \"for a test\" }";
 
 #[test]
 fn what_is_wrong_in_a_claim_is_said_with_its_place_and_what_would_be_right() {
@@ -121,7 +148,7 @@ fn a_template_that_cannot_be_filled_in_is_said_with_the_variables() {
     let said = refused("scenarios/hogs.toml", "{{ policy }}", "{{ rule }}");
     assert!(said.contains("/scenarios/hogs.toml") && said.contains("policy=eevdf"), "{said}");
     let said = refused("scenarios/hogs.toml", "cpus = 1", "cpus = 0");
-    assert!(said.contains("experiments/shares.toml at policy=eevdf, weight=1024 with seed 1"), "{said}");
+    assert!(said.contains("experiments/shares.toml at policy=eevdf, weight=2048 with seed 1"), "{said}");
 }
 
 #[test]

@@ -3,5 +3,8 @@
 mod all;
 mod figures;
 mod files;
+mod judged;
+mod marks;
+mod panels;
 mod played;
 mod tiny;

@@ -3,10 +3,10 @@
 use crate::tiny::Tiny;
 use lab::cell::Cell;
 use lab::experiment::Extent;
-use lab::judge::{Status, Verdict, judge};
+use lab::results::Row;
 use lab::store::Store;
-use lab::suite::{Stage, Unwatched, Watch, differences};
-use lab::{Paper, Problem, Results, Suite, result};
+use lab::suite::{ANCHOR_SEED, CHANCE_SEEDS, Stage, Unwatched, Watch, differences};
+use lab::{Paper, Problem, Results, Suite};
 use sched::Nanos;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 /// Returns the suite of all experiments of `papers` at the size `extent`.
 pub(crate) fn suite(papers: &[Paper], extent: Extent) -> Suite<'_> {
-    Suite { papers, claims: &[], extent, seeds: None }
+    Suite { papers, claims: &[], extent, seeds: None, first_seed: None }
 }
 
 pub(crate) fn store(place: &TempDir) -> Mutex<Store> {
@@ -25,10 +25,6 @@ pub(crate) fn play(papers: &[Paper], extent: Extent) -> Results {
     let place = TempDir::new().expect("there is room");
     let played = suite(papers, extent).play(&store(&place), Stage::Simulator(2), &Unwatched);
     played.unwrap_or_else(|problem| panic!("{problem}")).remove(0)
-}
-
-fn statuses(verdicts: &[Verdict<'_>]) -> Vec<(String, Status)> {
-    verdicts.iter().map(|verdict| (verdict.id.to_string(), verdict.status)).collect()
 }
 
 /// An observer that counts finished runs, and interrupts the suite after a given number of runs.
@@ -58,14 +54,17 @@ fn an_interrupted_run_keeps_its_finished_cells() {
     let papers = [Tiny::new().paper()];
     let place = TempDir::new().expect("there is room");
     let first = Impatient { most: 3, ..Impatient::default() };
-    let played = suite(&papers, Extent::Usual).play(&store(&place), Stage::Simulator(1), &first);
+    let two_seeds = Suite { seeds: Some(2), ..suite(&papers, Extent::Usual) };
+    let played = two_seeds.play(&store(&place), Stage::Simulator(1), &first);
     assert!(matches!(played, Err(Problem::Interrupted)));
     assert_eq!(first.played.load(Ordering::SeqCst), 3);
     let second = Impatient { most: 100, ..Impatient::default() };
-    let played = suite(&papers, Extent::Usual).play(&store(&place), Stage::Simulator(1), &second).expect("it goes on");
+    let played = two_seeds.play(&store(&place), Stage::Simulator(1), &second).expect("it goes on");
     let of = |count: &AtomicUsize| count.load(Ordering::SeqCst);
     assert_eq!((of(&second.known), of(&second.played)), (3, 5), "of 4 points with 2 seeds");
-    assert_eq!(played[0], play(&papers, Extent::Usual), "as if it had never been interrupted");
+    let other = TempDir::new().expect("there is room");
+    let whole = two_seeds.play(&store(&other), Stage::Simulator(2), &Unwatched).expect("it is played");
+    assert_eq!(played, whole, "as if it had never been interrupted");
 }
 
 #[test]
@@ -74,13 +73,14 @@ fn what_changes_is_played_anew_and_nothing_else_is() {
     let played = |tiny: &Tiny| {
         let papers = [tiny.paper()];
         let watch = Impatient { most: 100, ..Impatient::default() };
-        suite(&papers, Extent::Usual).play(&store(&place), Stage::Simulator(2), &watch).expect("it is played");
+        let two_seeds = Suite { seeds: Some(2), ..suite(&papers, Extent::Usual) };
+        two_seeds.play(&store(&place), Stage::Simulator(2), &watch).expect("it is played");
         watch.played.load(Ordering::SeqCst)
     };
     assert_eq!(played(&Tiny::new()), 8);
     assert_eq!(played(&Tiny::new()), 0);
     assert_eq!(played(&Tiny::but("experiments/shares.toml", "title = \"Shares\"", "title = \"S\"")), 0);
-    assert_eq!(played(&Tiny::but("experiments/shares.toml", "[1024, 3072]", "[1024, 2048]").with_smoke(2048)), 4);
+    assert_eq!(played(&Tiny::but("experiments/shares.toml", "[2048, 3072]", "[2048, 4096]").with_smoke(4096)), 4);
     assert_eq!(played(&Tiny::but("experiments/shares.toml", "* 100 /", "* 1 /")), 8, "what is measured");
     assert_eq!(played(&Tiny::but("experiments/shares.toml", "300ms", "200ms")), 8, "a constant");
     assert_eq!(played(&Tiny::but("scenarios/hogs.toml", "two hogs", "2 hogs")), 8, "the template");
@@ -97,101 +97,34 @@ fn constants_of_the_full_extent_reach_the_metrics() {
 }
 
 #[test]
-fn a_claim_is_reproduced_if_all_checks_hold_and_partly_if_some_do() {
-    let paper = Tiny::new().paper();
-    let results = play(std::slice::from_ref(&paper), Extent::Usual);
-    let verdicts = judge(&paper, &results, |_| true).unwrap_or_else(|problem| panic!("{problem}"));
-    let right = [("T1", Status::Reproduced), ("T2", Status::Partly), ("T3", Status::Not)];
-    assert_eq!(statuses(&verdicts), right.map(|(id, status)| (id.to_string(), status)));
-    let share = &verdicts[0].checks[1];
-    assert!((share.median - 75.0).abs() < 3.0 && share.low <= share.median && share.median <= share.high, "{share:?}");
-    assert_eq!((share.what.as_str(), share.paper, share.seeds), ("share at weight 3072", Some(75.0), 2));
-    let one = judge(&paper, &results, |id| id == "T2").expect("it is judged");
-    assert_eq!(statuses(&one), [("T2".to_string(), Status::Partly)]);
-}
-
-/// Returns the status of the claim T1 if its check has the variants `each`, and whether the check rejects its wrong
-/// world.
-fn of_each(each: &str) -> (Status, Option<bool>) {
-    let from = "each = [{ weight = 1024, paper = 50 }, { weight = 3072, paper = 75 }]";
-    let paper = Tiny::but("claims.toml", from, each).paper();
-    let results = play(std::slice::from_ref(&paper), Extent::Usual);
-    let verdicts = judge(&paper, &results, |id| id == "T1").unwrap_or_else(|problem| panic!("{problem}"));
-    (verdicts[0].status, verdicts[0].checks[0].rejects_wrong)
+fn only_points_that_checks_read_and_that_depend_on_chance_have_twenty_seeds() {
+    let papers = [Tiny::new().paper()];
+    let seeds =
+        |results: &Results| -> Vec<usize> { results.experiments["shares"].iter().map(|row| row.seeds.len()).collect() };
+    let results = play(&papers, Extent::Usual);
+    let by_chance: Vec<bool> = results.experiments["shares"].iter().map(Row::is_by_chance).collect();
+    assert!(by_chance.contains(&true), "the arrivals depend on the seed: {by_chance:?}");
+    let right: Vec<usize> = by_chance.iter().map(|is_it| if *is_it { CHANCE_SEEDS as usize } else { 2 }).collect();
+    assert_eq!(seeds(&results), right);
+    assert_eq!(seeds(&play(&papers, Extent::Smoke)), [1, 1]);
+    // Without a random arrival, no point depends on chance.
+    let papers = [Tiny::but("scenarios/hogs.toml", "{{ seed * 100 }}us", "100us").paper()];
+    assert_eq!(seeds(&play(&papers, Extent::Usual)), [2; 4]);
+    // A point that no check reads has the usual number of seeds.
+    let tiny = Tiny::new();
+    let claims = std::fs::read_to_string(tiny.path("claims.toml")).expect("it is there");
+    tiny.write("claims.toml", &claims.replace("weight=3072", "weight=2048").replace("3072", "2048"));
+    assert_eq!(seeds(&play(&[tiny.paper()], Extent::Usual))[1], 2, "eevdf, 3072");
 }
 
 #[test]
-fn some_of_several_may_miss_and_then_more_must_in_the_wrong_world() {
-    let three = "each = [{ weight = 1024, paper = 50 }, { weight = 3072, paper = 75 }, { weight = 3072, paper = 10 }]";
-    assert_eq!(of_each(three), (Status::Partly, Some(true)));
-    assert_eq!(of_each(&format!("{three}\nmay_miss = 1")), (Status::Reproduced, Some(true)));
-    let two = "each = [{ weight = 1024, paper = 50 }, { weight = 3072, paper = 75 }]\nmay_miss = 1";
-    assert_eq!(of_each(two), (Status::Reproduced, Some(false)), "round robin misses one of them, as it may");
-}
-
-#[test]
-fn a_check_that_holds_in_its_wrong_world_is_found() {
-    let from = "wrong = { of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }";
-    let to = "wrong = { of = { policy = \"round-robin\" }, is = { policy = \"eevdf\" } }";
-    let rejects = |tiny: &Tiny, claim: &str| {
-        let paper = tiny.paper();
-        let results = play(std::slice::from_ref(&paper), Extent::Usual);
-        let verdicts = judge(&paper, &results, |id| id == claim).expect("it is judged");
-        let check = &verdicts[0].checks[0];
-        (check.holds, check.rejects_wrong, check.wrong_is_idle)
-    };
-    assert_eq!(rejects(&Tiny::new(), "T1"), (true, Some(true), false));
-    let idle = Tiny::but("claims.toml", from, to);
-    assert_eq!(rejects(&idle, "T1"), (true, Some(false), true), "no point asks for round robin");
-    // An idle wrong world equals the measured world, so even a check that misses in both worlds does not reject it.
-    let failing = Tiny::new();
-    let claims = std::fs::read_to_string(failing.path("claims.toml")).expect("it is there");
-    let (before, third) = claims.split_once("id = \"T3\"").expect("it is there");
-    let idle = Tiny::new();
-    idle.write("claims.toml", &format!("{before}id = \"T3\"{}", third.replace(from, to)));
-    assert_eq!(rejects(&failing, "T3"), (false, Some(true), false));
-    assert_eq!(rejects(&idle, "T3"), (false, Some(false), true));
-    let same = "wrong = { of = { policy = \"eevdf\" }, is = { policy = \"eevdf\" } }";
-    assert_eq!(rejects(&Tiny::but("claims.toml", from, same), "T1"), (true, Some(false), true), "it is itself");
-}
-
-#[test]
-fn a_wrong_world_is_not_rejected_by_what_misses_in_any_world() {
-    let from = "each = [{ weight = 1024, paper = 50 }, { weight = 3072, paper = 75 }]\nwrong = { of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }";
-    let of = |wrong: &str| {
-        let each = "each = [{ weight = 1024, paper = 50 }, { weight = 3072, paper = 10 }]";
-        let paper = Tiny::but("claims.toml", from, &format!("{each}\nwrong = {wrong}")).paper();
-        let results = play(std::slice::from_ref(&paper), Extent::Usual);
-        judge(&paper, &results, |id| id == "T1").expect("it is judged")[0].checks[0].rejects_wrong
-    };
-    // Round robin also gives half of the CPU to each of two equal entities, so the first variant holds in the wrong
-    // world. The second variant misses in both worlds.
-    assert_eq!(of("{ of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }"), Some(false));
-    assert_eq!(of("{ of = { weight = 1024 }, is = { weight = 3072 } }"), Some(true));
-}
-
-#[test]
-fn what_is_not_finite_is_no_evidence() {
-    let to = "at('shares', policy='eevdf', weight=weight).share * (1000 | exp)";
-    let paper = Tiny::but("claims.toml", "at('shares', policy='eevdf', weight=weight).share", to).paper();
-    let results = play(std::slice::from_ref(&paper), Extent::Usual);
-    let said = judge(&paper, &results, |id| id == "T1").expect_err("it is infinite").to_string();
-    assert!(said.contains("claim T1") && said.contains("no number"), "{said}");
-}
-
-#[test]
-fn a_wrong_world_that_was_not_played_and_an_experiment_that_does_not_exist_are_no_evidence() {
-    let said = |from: &str, to: &str| {
-        let paper = Tiny::but("claims.toml", from, to).paper();
-        let results = play(std::slice::from_ref(&paper), Extent::Usual);
-        judge(&paper, &results, |_| true).expect_err(to).to_string()
-    };
-    let lacking = said("is = { policy = \"round-robin\" }", "is = { policy = \"cfs\" }");
-    assert!(lacking.contains("claim T1") && lacking.contains("has no point policy=cfs"), "{lacking}");
-    let unknown = said("at('shares', policy='eevdf', weight=weight)", "at('fig-9', weight=weight)");
-    assert!(unknown.contains("names no experiment with results"), "{unknown}");
-    let several = said("at('shares', policy='eevdf', weight=weight)", "at('shares', weight=weight)");
-    assert!(several.contains("2 points") && several.contains("at() needs exactly one"), "{several}");
+fn a_suite_with_a_first_seed_begins_there() {
+    let papers = [Tiny::but("experiments/shares.toml", "[metrics]", "[metrics]\nseed = \"seed\"").paper()];
+    let place = TempDir::new().expect("there is room");
+    let anchors = Suite { seeds: Some(3), first_seed: Some(ANCHOR_SEED), ..suite(&papers, Extent::Usual) };
+    let played = anchors.play(&store(&place), Stage::Simulator(2), &Unwatched).expect("it is played");
+    let seeds: Vec<_> = played[0].experiments["shares"][0].seeds.iter().map(|seed| seed["seed"].clone()).collect();
+    assert_eq!(seeds, [1001, 1002, 1003]);
 }
 
 #[test]
@@ -208,23 +141,6 @@ fn other_results_than_the_recorded_are_told_with_point_and_seed() {
     assert!(found[0].ends_with("recorded is 12.5"), "{found:?}");
     recorded.experiments.shift_remove("shares");
     assert_eq!(differences(&recorded, &anew).len(), 2, "what is not recorded is no confirmation");
-}
-
-#[test]
-fn the_result_has_a_row_for_each_claim_that_begins_with_its_id() {
-    let paper = Tiny::new().paper();
-    let results = play(std::slice::from_ref(&paper), Extent::Usual);
-    let verdicts = judge(&paper, &results, |_| true).expect("it is judged");
-    let text = result::text(&paper, &results, &verdicts).expect("it has no live part");
-    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| T")).collect();
-    assert_eq!(rows.len(), 3, "{text}");
-    for (row, (id, word)) in rows.iter().zip([("T1", "reproduced"), ("T2", "partly"), ("T3", "not")]) {
-        assert!(row.starts_with(&format!("| {id} | ")) && row.contains(&format!("**{word}**")), "{row}");
-    }
-    assert!(text.contains("3 claims: 1 reproduced, 1 partly, 1 not") && text.contains("seeds 1 to 2"), "{text}");
-    assert!(text.contains("that contain the median of all seeds with 50.00 %"), "two coins: {text}");
-    assert!(rows[1].ends_with("| It gets its share. |"), "{text}");
-    assert!(text.contains("| `experiments/shares.toml` | Fig 1: Shares over weights | 4 | 2 | T1, T2, T3 |"), "{text}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ impl Tiny {
             std::fs::create_dir_all(tiny.path(folder)).expect("there is room");
         }
         tiny.write("claims.toml", include_str!("../tiny/claims.toml"));
+        tiny.write("printed.toml", include_str!("../tiny/printed.toml"));
         tiny.write("experiments/shares.toml", include_str!("../tiny/experiments/shares.toml"));
         tiny.write("scenarios/hogs.toml", include_str!("../tiny/scenarios/hogs.toml"));
         tiny

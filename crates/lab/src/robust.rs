@@ -1,0 +1,222 @@
+//! [`vary`]: the verdicts on a paper under other plausible values of its parameters.
+
+use crate::cell::Cell;
+use crate::evidence::{Given, Kind};
+use crate::experiment::{Experiment, Extent, Value};
+use crate::judge::{judge, points_read};
+use crate::paper::Paper;
+use crate::plan::{self, Block};
+use crate::problem::Problem;
+use crate::results::Results;
+use crate::status::Status;
+use crate::store::Store;
+use crate::suite::{self, Stage, Watch};
+use crate::varied::{Flip, Varied};
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+/// Number of seeds with which variations are run.
+const SEEDS: u32 = 5;
+
+/// Relative change of an assumed value. Unit: percent.
+const CHANGE_PERCENT: f64 = 25.0;
+
+/// Name of the variation of all assumed costs of the machines of an experiment together.
+const COSTS: &str = "assumed costs of the machine";
+
+/// A parameter with another plausible value.
+#[derive(Clone, Debug)]
+struct Variation {
+    /// Key of the parameter in the ledger, or [`COSTS`].
+    parameter: String,
+    /// The other value, as text.
+    value: String,
+    /// The experiments of the paper that have the parameter, with the other value.
+    experiments: Vec<Experiment>,
+}
+
+/// Runs the points that the checks of `paper` read under other values of each parameter, and returns the verdicts that
+/// differ. `results` are the results with the usual values. Only the claims that `asked` selects count.
+///
+/// # Errors
+/// The errors of [`Suite::play`](crate::Suite::play) and of [`judge`].
+pub fn vary(
+    paper: &Paper,
+    results: &Results,
+    asked: &dyn Fn(&str) -> bool,
+    store: &Mutex<Store>,
+    threads: usize,
+    watch: &dyn Watch,
+) -> Result<Vec<Varied>, Problem> {
+    let results = limited(results);
+    let usual = statuses(paper, &results, asked)?;
+    let read = points_read(paper, &results, asked)?;
+    let is_read = |experiment: &&Experiment| read.iter().any(|(name, _)| *name == experiment.name);
+    let variations = variations(paper, &paper.experiments.iter().filter(is_read).collect::<Vec<_>>());
+    let plans: Vec<Vec<Block<'_>>> = variations.iter().map(|it| plan_of(it, &results, &read)).collect();
+    let cells = plan::cells(&plans.concat(), Extent::Usual)?;
+    suite::play(&cells, store, Stage::Simulator(threads), watch)?;
+    let store = store.lock().expect("no thread panics while it holds the lock");
+    let mut all = Vec::new();
+    for (variation, plan) in variations.iter().zip(&plans) {
+        let varied = statuses(paper, &replaced(&results, plan, &store)?, asked)?;
+        let flips = usual.iter().filter_map(|(claim, from)| {
+            let to = *varied.get(claim)?;
+            (to != *from).then(|| Flip { claim: claim.clone(), from: *from, to })
+        });
+        let (parameter, value) = (variation.parameter.clone(), variation.value.clone());
+        all.push(Varied { parameter, value, flips: flips.collect() });
+    }
+    Ok(all)
+}
+
+/// Returns `results` with the seeds with which variations are run.
+fn limited(results: &Results) -> Results {
+    let mut results = results.clone();
+    results.experiments.values_mut().flatten().for_each(|row| row.seeds.truncate(SEEDS as usize));
+    results
+}
+
+fn statuses(
+    paper: &Paper,
+    results: &Results,
+    asked: &dyn Fn(&str) -> bool,
+) -> Result<IndexMap<String, Status>, Problem> {
+    Ok(judge(paper, results, asked)?.into_iter().map(|verdict| (verdict.id.to_string(), verdict.of_checks)).collect())
+}
+
+/// Returns the points of the variation that are in `read`, the points that checks read, with the changed experiments.
+fn plan_of<'v>(variation: &'v Variation, results: &Results, read: &BTreeSet<(String, usize)>) -> Vec<Block<'v>> {
+    let block = |(name, nth): &(String, usize)| {
+        let experiment = variation.experiments.iter().find(|experiment| experiment.name == *name)?;
+        let point = results.experiments[name][*nth].point.clone();
+        Some(Block { paper: 0, experiment, point, first_seed: 1, seeds: SEEDS })
+    };
+    read.iter().filter_map(block).collect()
+}
+
+/// Returns `results` in which the measurements of the points of `plan` come from `store`.
+fn replaced(results: &Results, plan: &[Block<'_>], store: &Store) -> Result<Results, Problem> {
+    let mut results = results.clone();
+    for block in plan {
+        let cells: Result<Vec<Cell<'_>>, Problem> = block.cells(Extent::Usual).collect();
+        let rows = results.experiments.get_mut(&block.experiment.name).expect("the experiment has results");
+        let row = rows.iter_mut().find(|row| row.point == block.point).expect("the point has results");
+        let seeds = cells?.iter().map(|cell| store.get(&cell.inputs()).cloned().expect("the run is stored")).collect();
+        row.seeds = seeds;
+    }
+    Ok(results)
+}
+
+/// Returns all variations of the parameters of `experiments`, which judged checks read.
+fn variations(paper: &Paper, experiments: &[&Experiment]) -> Vec<Variation> {
+    let mut all = Vec::new();
+    let mut seen = Vec::new();
+    for (key, name, given) in experiments.iter().flat_map(|experiment| paper.parameters_of(experiment)) {
+        if seen.contains(&key) {
+            continue;
+        }
+        for value in others(given) {
+            let has_it = |experiment: &&&Experiment| paper.parameters_of(experiment).any(|(other, ..)| other == key);
+            let changed = |experiment: &&Experiment| experiment.with(name, &value);
+            let experiments = experiments.iter().filter(has_it).map(changed).collect();
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            all.push(Variation { parameter: key.clone(), value, experiments });
+        }
+        seen.push(key);
+    }
+    for percent in [100.0 - CHANGE_PERCENT, 100.0 + CHANGE_PERCENT] {
+        let changed = |experiment: &&Experiment| experiment.with_costs(percent);
+        let experiments = experiments.iter().map(changed).collect();
+        all.push(Variation { parameter: COSTS.to_string(), value: format!("{percent} %"), experiments });
+    }
+    all
+}
+
+/// Returns the other plausible values of a parameter: the ends of its range; else, for an assumed value, 25 % less and
+/// more, the next integers, or the other position of a switch. A length of runs has no other values.
+fn others(given: &Given) -> Vec<Value> {
+    if let Some([low, high]) = &given.range {
+        return [low, high].into_iter().filter(|value| **value != given.value).cloned().collect();
+    }
+    if given.kind != Kind::Assumed || given.is_of_runs() {
+        return Vec::new();
+    }
+    match &given.value {
+        Value::Bool(is_on) => vec![Value::Bool(!is_on)],
+        Value::String(text) => scaled_texts(text),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => next_integers(whole).map(Value::from).collect(),
+            (None, Some(number)) => factors().map(|factor| Value::from(number * factor)).collect(),
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+fn factors() -> impl Iterator<Item = f64> {
+    [1.0 - CHANGE_PERCENT / 100.0, 1.0 + CHANGE_PERCENT / 100.0].into_iter()
+}
+
+/// Returns 25 % less and more than `whole`, at least 1 apart. Zero has no other values.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "parameters are small")]
+fn next_integers(whole: i64) -> impl Iterator<Item = i64> {
+    let step = ((whole as f64 * CHANGE_PERCENT / 100.0).round() as i64).abs().max(1);
+    [whole - step, whole + step].into_iter().filter(move |_| whole != 0).filter(move |other| *other > 0 || whole < 0)
+}
+
+/// Returns 25 % less and more than a text that is a number with a unit, such as `208us`.
+fn scaled_texts(text: &str) -> Vec<Value> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let is_unit = !unit.is_empty() && unit.trim().chars().all(|c| c.is_ascii_alphabetic() || c == '%' || c == '/');
+    match number.parse::<f64>() {
+        Ok(number) if is_unit && number > 0.0 => {
+            // A thousandth of the unit is precise enough, and has a short text.
+            let parts = if unit.trim() == "ns" { 1.0 } else { 1_000.0 };
+            let scaled = |factor: f64| (number * factor * parts).round() / parts;
+            factors().map(|factor| Value::from(format!("{}{unit}", scaled(factor)))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(value: Value, kind: Kind, range: Option<[Value; 2]>) -> Given {
+        Given { value, kind, origin: "no source".to_string(), reason: "for a test".to_string(), range }
+    }
+
+    #[test]
+    fn assumed_values_move_by_a_quarter_and_integers_to_the_next() {
+        for (value, right) in [
+            (Value::from("208us"), vec![Value::from("156us"), Value::from("260us")]),
+            (Value::from("7ns"), vec![Value::from("5ns"), Value::from("9ns")]),
+            (Value::from(0.4), vec![Value::from(0.4 * 0.75), Value::from(0.4 * 1.25)]),
+            (Value::from(2), vec![Value::from(1), Value::from(3)]),
+            (Value::from(1), vec![Value::from(2)]),
+            (Value::from(100), vec![Value::from(75), Value::from(125)]),
+            (Value::from(true), vec![Value::from(false)]),
+            (Value::from("v3.17"), vec![]),
+            (Value::from("random"), vec![]),
+        ] {
+            assert_eq!(others(&given(value.clone(), Kind::Assumed, None)), right, "{value}");
+        }
+    }
+
+    #[test]
+    fn values_with_a_range_move_to_its_ends_and_values_of_the_paper_do_not_move() {
+        let range = Some([Value::from("1us"), Value::from("3us")]);
+        let ends = vec![Value::from("1us"), Value::from("3us")];
+        assert_eq!(others(&given(Value::from("2us"), Kind::Source, range.clone())), ends);
+        assert_eq!(others(&given(Value::from("1us"), Kind::Anchor, range)), ends[1..]);
+        for kind in [Kind::Paper, Kind::Source, Kind::Anchor] {
+            assert_eq!(others(&given(Value::from("2us"), kind, None)), [Value::Null; 0]);
+        }
+        let length = Given { origin: "run".to_string(), ..given(Value::from("4s"), Kind::Assumed, None) };
+        assert_eq!(others(&length), [Value::Null; 0], "a length of runs");
+    }
+}

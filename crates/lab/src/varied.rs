@@ -1,0 +1,54 @@
+//! [`Varied`]: the verdicts on a paper under another plausible value of a parameter.
+
+use crate::problem::{Problem, read};
+use crate::status::Status;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Name of the file with the recorded verdicts under other values of parameters.
+pub const ROBUST: &str = "robust.json";
+
+/// The verdicts under another value of a parameter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Varied {
+    /// Key of the parameter in the ledger.
+    pub parameter: String,
+    /// The other value, as text.
+    pub value: String,
+    /// The verdicts that differ from those with the usual value.
+    pub flips: Vec<Flip>,
+}
+
+/// A verdict that differs under another value of a parameter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Flip {
+    /// Id of the claim.
+    pub claim: String,
+    /// Status with the usual value.
+    pub from: Status,
+    /// Status with the other value.
+    pub to: Status,
+}
+
+/// Reads the recorded verdicts of the paper in `directory` under other values. An absent file has no entries.
+///
+/// # Errors
+/// The file cannot be read, or has an invalid format.
+pub(crate) fn recorded(directory: &Path) -> Result<Vec<Varied>, Problem> {
+    let path = directory.join(ROBUST);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_str(&read(&path)?)
+        .map_err(|why| Problem::wrong(&path, why.to_string(), "what `tactus lab run all --robust --record` writes"))
+}
+
+/// Formats `varied` as text, with a line for each variation.
+///
+/// # Panics
+/// Never panics, because all entries can be converted to JSON.
+#[must_use]
+pub fn to_text(varied: &[Varied]) -> String {
+    let line = |it: &Varied| serde_json::to_string(it).expect("all of it can be JSON");
+    format!("[\n{}\n]\n", varied.iter().map(line).collect::<Vec<_>>().join(",\n"))
+}

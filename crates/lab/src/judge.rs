@@ -248,10 +248,10 @@ fn measured(
     Ok(Measured { numbers: numbers?, read: world.read() })
 }
 
-/// Returns the number of seeds with which all points in `read` were run. A point whose measurements do not depend on
+/// Returns the number of seeds with which all points in `read` were run, and those whose results replace them. A point whose measurements do not depend on
 /// the seed has results for every seed.
 fn seeds(results: &Results, read: &Read) -> Result<usize, String> {
-    let rows = read.points().map(|(experiment, nth)| &results.experiments[experiment][nth]);
+    let rows = read.points().chain(read.sources()).map(|(experiment, nth)| &results.experiments[experiment][nth]);
     let (by_chance, others): (Vec<_>, Vec<_>) = rows.partition(|row| row.is_by_chance());
     let least = by_chance.iter().map(|row| row.seeds.len()).min();
     let most = others.iter().map(|row| row.seeds.len()).max();
@@ -276,8 +276,8 @@ fn evaluate(
     number.ok_or_else(|| format!("it makes {value}, and no number, with seed {}", seed + 1))
 }
 
-/// Returns the points that the judged checks of `paper` read, as pairs of experiment and number of the point. Only the
-/// claims that `asked` selects count. The points that rivals read are included.
+/// Returns the points that the checks of `paper` read, as pairs of experiment and number of the point. Only the claims
+/// that `asked` selects count. The points that rivals read are included.
 ///
 /// # Errors
 /// The errors of [`judge`].

@@ -15,8 +15,9 @@ pub struct Limits {
     pub reasons: Vec<String>,
 }
 
-/// Returns what was set for `claim`, whose judged checks read `experiments`, and what limits its evidence: bounds without an origin that is free of choice,
-/// values that were changed after a look at a result, and parameters without exactly one anchor.
+/// Returns what was set for `claim`, whose judged checks read `experiments`, and what limits its evidence: bounds
+/// without an origin that is free of choice, values that were changed after a look at a result, parameters without
+/// exactly one anchor, and verdicts that differ under other values of parameters.
 pub(crate) fn limits(paper: &Paper, claim: &Claim, experiments: &BTreeSet<&String>) -> Limits {
     let mut limits = Limits::default();
     for check in claim.check.iter().filter(|check| check.anchor.is_none()) {

@@ -169,6 +169,25 @@ fn a_rival_may_be_a_constant_or_shuffled_results() {
 }
 
 #[test]
+fn all_points_among_which_a_rival_shuffles_have_the_seeds_of_the_check() {
+    // The check reads one of four points. With each seed, the rival has the results of another one.
+    let each = "each = [{ weight = 2048, paper = 66.7 }, { weight = 3072, paper = 75 }]";
+    let tiny = Tiny::but("claims.toml", each, "each = [{ weight = 2048, paper = 66.7 }]");
+    let claims = std::fs::read_to_string(tiny.path("claims.toml")).expect("it is there");
+    let shuffled = "rival = { name = \"shuffled\", of = { policy = \"eevdf\" }, shuffled = [\"weight\"] }";
+    let claims = claims.replacen(RIVAL, shuffled, 1);
+    let (first, _) = claims.split_once("[[claim]]\nid = \"T2\"").expect("there is a second claim");
+    tiny.write("claims.toml", first);
+    let text = std::fs::read_to_string(tiny.path("experiments/shares.toml")).expect("it is there");
+    let text = text.replace("[\"T1\", \"T2\", \"T3\"]", "[\"T1\"]").replace("[2048, 3072]", "[512, 1024, 2048, 3072]");
+    tiny.write("experiments/shares.toml", &text);
+    let (_, checks, _) = judged(&tiny.paper(), "T1");
+    let rival = checks[0].rival.as_ref().expect("it has a rival");
+    assert_eq!(checks[0].seeds, 20);
+    assert!(rival.low < 40.0 && rival.high > 70.0, "the shares of all weights: {rival:?}");
+}
+
+#[test]
 fn a_point_is_never_compared_with_itself() {
     let measure = "at('shares', policy='eevdf', weight=weight).share";
     let ratio = format!("{measure} / at('shares', policy='round-robin', weight=weight).share * 50");

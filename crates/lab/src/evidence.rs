@@ -101,7 +101,7 @@ impl fmt::Display for Given {
 }
 
 /// A value as a file contains it: with its own evidence, or with the evidence of a rule.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
     value: Option<Value>,

@@ -93,6 +93,11 @@ impl Paper {
         directories.iter().map(|directory| Paper::read(directory)).collect()
     }
 
+    /// Returns the paper and its live part, if any.
+    pub fn parts(&self) -> impl Iterator<Item = &Paper> {
+        std::iter::once(self).chain(self.live.as_deref())
+    }
+
     /// Returns whether this is the live part of a paper.
     #[must_use]
     pub fn is_live(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output::{self, keep};
 use lab::judge::{Verdict, counts, judge};
 use lab::lock::{self, CHANGES, Entries, LOCK, Ledger, MACHINES, Set};
-use lab::{Paper, Results};
+use lab::{Paper, Results, Suite};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,30 +15,31 @@ use std::process::ExitCode;
 pub(super) fn judge_record(args: &LabJudge) -> Result<ExitCode, Failure> {
     let papers = Paper::all(&args.papers)?;
     let claims = named(&args.claims)?;
-    lab::Suite { papers: &papers, claims: &claims, ..lab::Suite::default() }.check()?;
-    let asks = |id: &str| claims.is_empty() || claims.iter().any(|asked| asked == id);
+    let suite = Suite { papers: &papers, claims: &claims, ..Suite::default() };
+    suite.check()?;
     let mut recorded: Vec<(&Paper, Results)> = Vec::new();
-    for paper in papers.iter().flat_map(|paper| [Some(paper), paper.live.as_deref()]).flatten() {
+    for paper in papers.iter().flat_map(Paper::parts) {
         recorded.extend(paper.recorded()?.map(|results| (paper, results)));
     }
-    let mut text = String::new();
     let mut judged = Vec::new();
     for (paper, measured) in &recorded {
+        // RESULT.md has all claims, so a claim without measurements is an error there.
         let is_measured = |id: &str| {
             args.record && !paper.is_live()
                 || paper.experiments_of(id).all(|it| measured.experiments.contains_key(&it.name))
         };
-        let verdicts: Vec<Verdict<'_>> = judge(paper, measured, |id| asks(id) && is_measured(id))?;
-        if args.record && !paper.is_live() {
-            write_result(paper, measured, &verdicts)?;
-        }
-        if !verdicts.is_empty() {
-            text += &table(paper, &verdicts);
-            judged.push(Judged { paper: &paper.key, verdicts, measured });
-        }
+        let verdicts: Vec<Verdict<'_>> = judge(paper, measured, |id| suite.asks(id) && is_measured(id))?;
+        judged.push((*paper, Judged { paper: &paper.key, verdicts, measured }));
     }
-    let simulated = judged.iter().filter(|it| !it.paper.ends_with("/live"));
-    text += &format!("{}.\n", counts(simulated.flat_map(|paper| &paper.verdicts)));
+    // Nothing is written unless the claims of all papers can be judged.
+    for (paper, of) in judged.iter().filter(|(paper, _)| args.record && !paper.is_live()) {
+        write_result(paper, of.measured, &of.verdicts)?;
+    }
+    judged.retain(|(_, of)| !of.verdicts.is_empty());
+    let mut text: String = judged.iter().map(|(paper, of)| table(paper, &of.verdicts)).collect();
+    let simulated = judged.iter().filter(|(paper, _)| !paper.is_live());
+    text += &format!("{}.\n", counts(simulated.flat_map(|(_, of)| &of.verdicts)));
+    let judged: Vec<Judged<'_>> = judged.into_iter().map(|(_, of)| of).collect();
     output::print(&if args.json { output::json(&judged)? } else { text })?;
     reject_toothless(&judged)
 }
@@ -47,7 +48,7 @@ pub(super) fn judge_record(args: &LabJudge) -> Result<ExitCode, Failure> {
 pub(super) fn lock(args: &LabLock) -> Result<ExitCode, Failure> {
     let papers = Paper::all(&args.papers)?;
     let set = args.before.clone().map_or(Set::After, Set::Before);
-    for paper in papers.iter().flat_map(|paper| [Some(paper), paper.live.as_deref()]).flatten() {
+    for paper in papers.iter().flat_map(Paper::parts) {
         extend(&paper.directory, &paper.given(), &set)?;
     }
     let machines = args.papers.join(MACHINES);

@@ -232,7 +232,7 @@ fn every_rival_is_a_rival_and_every_miss_has_its_reason() {
 #[test]
 fn every_bound_and_parameter_is_locked_and_every_change_recorded() {
     let papers = papers();
-    let all = papers.iter().flat_map(|paper| [Some(paper), paper.live.as_deref()]).flatten();
+    let all = papers.iter().flat_map(Paper::parts);
     for paper in all {
         paper.ledger.check(&paper.given()).unwrap_or_else(|problem| panic!("{problem}"));
     }
@@ -240,6 +240,32 @@ fn every_bound_and_parameter_is_locked_and_every_change_recorded() {
     let ledger = Ledger::read(&directory().join(lock::MACHINES)).unwrap_or_else(|problem| panic!("{problem}"));
     let entries = machines.iter().map(|(key, given)| (key.clone(), given)).collect();
     ledger.check(&entries).unwrap_or_else(|problem| panic!("{problem}"));
+}
+
+/// Returns the output of `git` with these arguments. `None`: git is absent, or fails.
+fn git(arguments: &[&str]) -> Option<String> {
+    let done = std::process::Command::new("git").arg("-C").arg(directory()).args(arguments).output().ok()?;
+    done.status.success().then(|| String::from_utf8_lossy(&done.stdout).trim().to_string())
+}
+
+#[test]
+fn entries_that_were_set_before_the_first_measurement_precede_the_first_record() {
+    if git(&["rev-parse", "--is-shallow-repository"]).as_deref() != Some("false") {
+        return eprintln!("SKIPPED: the history of the repository is not here");
+    }
+    let papers = papers();
+    let mut count = 0;
+    for paper in papers.iter().flat_map(Paper::parts) {
+        let record = paper.directory.join("measured.json").display().to_string();
+        let added = git(&["log", "--diff-filter=A", "--format=%H", "--", &record]).expect("the history can be read");
+        let Some(first) = added.lines().last() else { continue };
+        for commit in paper.ledger.commits() {
+            let precedes = git(&["merge-base", "--is-ancestor", commit, &format!("{first}^")]).is_some();
+            assert!(precedes, "{}: {commit} does not precede the first record, {first}", paper.key);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no entry was set before its first measurement");
 }
 
 /// Returns `line` without the expressions and statements of the template.

@@ -51,12 +51,11 @@ def run(
     if some runs failed; the runs that succeeded are stored.
     """
     suite, store = LabSuite(papers, _selected(claims), extent, seeds), Store(results)
-    known = suite.size
     # The first runs show which points depend on chance. These points then have further seeds.
     while cells := suite.cells(store):
         failed = []
-        known = max(known, len(cells))
-        with bar(known, known - len(cells), shown=progress) as ended:
+        size = max(suite.size, len(cells))
+        with bar(size, size - len(cells), shown=progress) as ended:
             for done in played(play, cells, executor, workers=workers):
                 if done.value is None:
                     failed.append(f"{cells[done.nth]!r}: {done.error}")

@@ -7,12 +7,11 @@
 //! longest waits of 4.1–4.3 ms. Measured waits contain the kernel's own delays. The simulation has no such delays, so a
 //! measured wait of 4.1 or 5 ms corresponds to one tick.
 
-use sched::{Action, Descriptor, EntityId, Instant, Nanos, Params, Topology, Wake, Weight};
-use sim::{Costs, Workload};
+use crate::hogs::{LENGTH, Place, play, policy};
+use sched::{Action, Descriptor, EntityId, Instant, Nanos};
 use trace::{Event, Sink};
 
 const TICK: Nanos = Nanos::ms(4);
-const LENGTH: Nanos = Nanos::s(10);
 
 /// The CPU time, the runs and the waits of one hog.
 struct Hog {
@@ -72,28 +71,10 @@ impl Sink for Hogs {
     }
 }
 
-fn policy(name: &str) -> &'static Descriptor {
-    policies::find(name).expect("it is registered")
-}
-
-/// Runs hogs with these nice values. The hogs start at intervals of `apart`.
+/// Runs hogs with these nice values on one CPU. The hogs start at intervals of `apart`.
 fn run(policy: &'static Descriptor, settings: &[(&str, i64)], nice: &[i32], apart: Nanos) -> Vec<Hog> {
-    let mut knobs = policy.defaults();
-    for &(name, value) in settings {
-        knobs.set(name, value).expect("it is a knob");
-    }
     let mut hogs = Hogs::default();
-    let mut host = sim::Driver::new(policy, Topology::new(1), &knobs, Costs::NONE).expect("it works with these knobs");
-    host.watch(&mut hogs);
-    for &nice in nice {
-        let params = Params { weight: Weight::nice(nice).expect("it is in range"), ..Params::default() };
-        let e = host.attach("hog", params, Workload::Scripted).expect("there is no reservation to refuse");
-        host.wake(e, Wake::New { parent: None });
-        let next = host.now() + apart;
-        host.run_until(next);
-    }
-    host.finish(Instant::ZERO + LENGTH);
-    drop(host);
+    play(&Place { cpus: 1, grouped: false }, policy, settings, nice, apart, &mut hogs);
     hogs.all
 }
 

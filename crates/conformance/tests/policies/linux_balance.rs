@@ -17,11 +17,9 @@
 //! A rule that compares the weights that are runnable now moves three equal hogs 150 to 160 times in 10 s. A CPU that
 //! has lost a task is then at once ready to pull a task.
 
-use sched::{Action, CpuId, Descriptor, EntityId, GroupParams, Instant, Nanos, Params, Topology, Wake, Weight};
-use sim::{Costs, Workload};
+use crate::hogs::{LENGTH, Place, play, policy};
+use sched::{Action, CpuId, Descriptor, EntityId, Instant, Nanos};
 use trace::{Event, Sink};
-
-const LENGTH: Nanos = Nanos::s(10);
 
 /// A hog: where and since when it runs or waits, and what it has received.
 struct Hog {
@@ -92,29 +90,9 @@ impl Sink for Hogs {
 
 /// Runs hogs with these nice values in one group on two CPUs. The hogs start at intervals of `apart`.
 fn run(policy: &'static Descriptor, settings: &[(&str, i64)], nice: &[i32], apart: Nanos) -> Vec<Hog> {
-    let mut knobs = policy.defaults();
-    for &(name, value) in settings {
-        knobs.set(name, value).expect("it is a knob");
-    }
     let mut hogs = Hogs::default();
-    let mut host = sim::Driver::new(policy, Topology::new(2), &knobs, Costs::NONE).expect("it works with these knobs");
-    host.watch(&mut hogs);
-    let group =
-        host.create_group("session", GroupParams::default(), sched::GroupId::ROOT).expect("groups are supported");
-    for &nice in nice {
-        let params = Params { weight: Weight::nice(nice).expect("it is in range"), group, ..Params::default() };
-        let e = host.attach("hog", params, Workload::Scripted).expect("there is no reservation to refuse");
-        host.wake(e, Wake::New { parent: None });
-        let next = host.now() + apart;
-        host.run_until(next);
-    }
-    host.finish(Instant::ZERO + LENGTH);
-    drop(host);
+    play(&Place { cpus: 2, grouped: true }, policy, settings, nice, apart, &mut hogs);
     hogs.0
-}
-
-fn find(name: &str) -> &'static Descriptor {
-    policies::find(name).expect("it is registered")
 }
 
 /// The knobs of the measured kernel: v6.17, a tick of 4 ms. Its base slice is the default.
@@ -138,7 +116,7 @@ fn between(hogs: &[Hog]) -> Vec<Nanos> {
 #[test]
 fn three_hogs_on_two_cpus_are_moved_as_often_as_on_a_real_kernel() {
     for apart in APART {
-        let hogs = run(find("eevdf"), &AS_MEASURED, &[0, 0, 0], Nanos::us(apart));
+        let hogs = run(policy("eevdf"), &AS_MEASURED, &[0, 0, 0], Nanos::us(apart));
         let moved = moves(&hogs);
         // 68 to 74 were measured; the simulation has no background threads.
         assert!((61..=81).contains(&moved), "{moved} moves, {apart} us apart");
@@ -155,7 +133,7 @@ fn three_hogs_on_two_cpus_are_moved_as_often_as_on_a_real_kernel() {
 #[test]
 fn three_hogs_on_two_cpus_get_two_thirds_each_as_on_a_real_kernel() {
     for apart in APART {
-        for hog in run(find("eevdf"), &AS_MEASURED, &[0, 0, 0], Nanos::us(apart)) {
+        for hog in run(policy("eevdf"), &AS_MEASURED, &[0, 0, 0], Nanos::us(apart)) {
             // 0.642 to 0.686 were measured.
             assert!((0.61..=0.72).contains(&hog.share()), "{} of a CPU, {apart} us apart", hog.share());
             assert!((3.8..=4.2).contains(&hog.mean_wait()), "{} ms, {apart} us apart", hog.mean_wait());
@@ -166,7 +144,7 @@ fn three_hogs_on_two_cpus_get_two_thirds_each_as_on_a_real_kernel() {
 #[test]
 fn light_hogs_are_moved_and_wait_as_on_a_real_kernel() {
     for apart in APART {
-        let hogs = run(find("eevdf"), &AS_MEASURED, &[0, 0, 5, 5, 5], Nanos::us(apart));
+        let hogs = run(policy("eevdf"), &AS_MEASURED, &[0, 0, 5, 5, 5], Nanos::us(apart));
         let (normal, light) = hogs.split_at(2);
         for hog in normal {
             assert!(hog.moves.len() <= 1, "{} moves", hog.moves.len());
@@ -184,7 +162,7 @@ fn light_hogs_are_moved_and_wait_as_on_a_real_kernel() {
 #[test]
 fn a_heavy_hog_keeps_its_cpu_as_on_a_real_kernel() {
     for apart in APART {
-        let hogs = run(find("eevdf"), &AS_MEASURED, &[0, 5, -5], Nanos::us(apart));
+        let hogs = run(policy("eevdf"), &AS_MEASURED, &[0, 5, -5], Nanos::us(apart));
         for (hog, share) in hogs.iter().zip([0.756, 0.244, 0.996]) {
             assert!((hog.share() - share).abs() <= 0.01, "{}, not {share}", hog.share());
             assert!(hog.moves.len() <= 2, "{} moves", hog.moves.len());
@@ -198,9 +176,9 @@ fn a_heavy_hog_keeps_its_cpu_as_on_a_real_kernel() {
 fn weights_that_are_runnable_now_move_hogs_twice_as_often() {
     let rival = [("version", 1), ("tick", 4_000_000), ("busy-factor", 15), ("imbalance", 116)];
     for apart in APART {
-        let moved = moves(&run(find("cfs"), &rival, &[0, 0, 0], Nanos::us(apart)));
+        let moved = moves(&run(policy("cfs"), &rival, &[0, 0, 0], Nanos::us(apart)));
         assert!(moved > 100, "{moved}");
-        let averages = moves(&run(find("cfs"), &AS_MEASURED[1..], &[0, 0, 0], Nanos::us(apart)));
+        let averages = moves(&run(policy("cfs"), &AS_MEASURED[1..], &[0, 0, 0], Nanos::us(apart)));
         assert!((61..=85).contains(&averages), "{averages}: CFS of v5.13 balances by averages");
     }
 }

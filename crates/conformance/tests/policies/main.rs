@@ -5,6 +5,7 @@ mod book;
 mod eevdf_kernel;
 mod eevdf_wake_ups;
 mod golden;
+mod hogs;
 mod linux_balance;
 mod meter;
 mod oracle;

@@ -83,12 +83,24 @@ pub struct Machine {
 impl Machine {
     /// Returns the assumed costs of the machine by their keys in a scenario.
     pub fn assumed_costs(&self) -> impl Iterator<Item = (&'static str, Nanos)> {
-        let Costs { context_switch, cache_refill, kick, tick, timer_slack, exit, hypercall, .. } = self.costs;
+        let Costs {
+            context_switch,
+            cache_refill,
+            kick,
+            tick,
+            timer_resolution,
+            timer_slack,
+            exit,
+            hypercall,
+            // No machine has costs of jobs.
+            handling: _,
+        } = self.costs;
         let costs = [
             ("context_switch", context_switch),
             ("cache_refill", cache_refill),
             ("kick", kick),
             ("tick", tick),
+            ("timer_resolution", timer_resolution),
             ("timer_slack", timer_slack),
             ("exit", exit),
             ("hypercall", hypercall),
@@ -276,6 +288,18 @@ mod tests {
             for figure in &machine.figures {
                 assert!(figure.source.len() > 5, "{}: {figure:?}", machine.name);
             }
+        }
+    }
+
+    #[test]
+    fn assumed_costs_are_those_whose_basis_is_an_assumption() {
+        let costs =
+            ["context_switch", "cache_refill", "kick", "tick", "timer_resolution", "timer_slack", "exit", "hypercall"];
+        for machine in machines() {
+            let is_assumed = |figure: &&Figure| figure.basis == Basis::Assumed && costs.contains(&figure.key);
+            let right: BTreeSet<&str> = machine.figures.iter().filter(is_assumed).map(|figure| figure.key).collect();
+            let found: BTreeSet<&str> = machine.assumed_costs().map(|(key, _)| key).collect();
+            assert_eq!(found, right, "{}", machine.name);
         }
     }
 

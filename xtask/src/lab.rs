@@ -68,7 +68,9 @@ pub(crate) fn smoke() -> Result<Outcome> {
     let papers = std::fs::read_dir(root().join("papers")).context("cannot read papers/")?;
     let is_recorded = papers.filter_map(Result::ok).any(|paper| paper.path().join("measured.json").exists());
     if !is_recorded {
-        return Ok(Outcome::Skipped("no paper has a measured.json yet; `cargo xtask lab` records them".to_string()));
+        return Ok(Outcome::Skipped(
+            "no paper has a measured.json yet; `cargo xtask lab --record` records them".to_string(),
+        ));
     }
     let program = match TACTUS.build() {
         Ok(program) => program,

@@ -176,7 +176,7 @@ fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::Failed(anyhow!(
-        "{}\nthe measured values differ from the recorded results; `cargo xtask lab` records all results again",
+        "{}\nthe measured values differ from the recorded results; `cargo xtask lab --record` records all results again",
         differences.join("\n")
     )))
 }

@@ -484,10 +484,20 @@ pub(crate) struct LabJudge {
     pub(crate) papers: PathBuf,
 }
 
+/// Parses the hash of a commit.
+fn commit(text: &str) -> Result<String, String> {
+    let is_hash = (7..=40).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit());
+    if is_hash {
+        Ok(text.to_string())
+    } else {
+        Err("not the hash of a commit; use 7 to 40 hexadecimal digits".to_string())
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct LabLock {
     /// The commit that precedes the first measurement with the new entries; by default, they were set after it
-    #[arg(long, value_name = "COMMIT")]
+    #[arg(long, value_name = "COMMIT", value_parser = commit)]
     pub(crate) before: Option<String>,
     /// The directory of the papers (docs/experiments.md)
     #[arg(long, value_name = "DIR", default_value = "papers")]

@@ -147,6 +147,8 @@ fn new_bounds_are_locked_and_changes_need_an_entry() {
     let lock = place.read("papers/tiny/evidence.lock");
     good(&place, &["lock", "--before", "0123456"]);
     assert_eq!(place.read("papers/tiny/evidence.lock"), lock, "a locked entry stays as it is");
+    let unknown = ran(&place, &["lock", "--before", "yesterday"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("not the hash of a commit"), "{}", unknown.stderr);
     let claims = String::from_utf8(place.read("papers/tiny/claims.toml")).expect("it is text");
     place.file("papers/tiny/claims.toml", claims.replace("value = 99", "value = 98"));
     let done = ran(&place, &["lock"]);

@@ -9,13 +9,14 @@ mod handle;
 mod name;
 mod process;
 mod succession;
+mod urging;
 mod watch;
 
 pub use apart::remove_groups;
 pub(crate) use apart::{places, sweep};
 pub use handle::{Handle, this_program};
 pub use name::COMMAND;
-pub(crate) use name::NAME;
+pub(crate) use name::{AGENT_PREFIX, KEEPER, NAME};
 pub use process::{GuardianEnd, run};
 pub use succession::{Care, Standby, Succession};
 pub use watch::{AWAITED, DaemonState, INTERVAL, PATIENCE, Pulse, Verdict, Watch};

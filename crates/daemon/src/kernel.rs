@@ -333,8 +333,8 @@ pub trait Kernel {
         Err(sys::Error::Absent { what, why, remedy: "use a kernel with perf events" })
     }
 
-    /// Returns the pids of the processes that an ended thread and its descendants have forked since the last call of
-    /// [`await_births`](Kernel::await_births). Makes no system call, so an agent may call it.
+    /// Returns the pids of the processes that a thread and its descendants have forked since the last call of this
+    /// function or of [`await_births`](Kernel::await_births). Makes no system call, so an agent may call it.
     fn last_births(&self, thread: &mut Self::Thread) -> Vec<u32> {
         let _ = thread;
         Vec::new()
@@ -344,7 +344,8 @@ pub trait Kernel {
     /// `time`. `None`: no longer. The thread must be confined to `cpu`, and have no timer on another CPU.
     ///
     /// # Errors
-    /// The thread has ended, or the host does not report this: use a timer of elapsed time instead.
+    /// The thread has ended, or the host does not report this: use a timer of elapsed time instead. `Busy`: the timer is
+    /// not ready; the next call of [`await_births`](Kernel::await_births) for the thread prepares it.
     fn set_cpu_timer(&self, thread: &mut Self::Thread, cpu: CpuId, time: Option<Nanos>) -> Result<()>;
 
     /// Starts or stops waiting until no raised thread wants `cpu`. The agent of `cpu` is then woken once.

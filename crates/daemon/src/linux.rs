@@ -3,25 +3,26 @@
 mod freezing;
 mod sentinels;
 mod shares;
+mod thread_events;
 
 pub use freezing::Freezer;
 pub use sentinels::Sentinels;
+pub(crate) use thread_events::entered;
+
+use thread_events::{AgentSets, ThreadEvents};
 
 use crate::kernel::{Cells, CpuShare, Joined, Kernel};
 use crate::table::ControlGroup;
 use sched::{CpuId, CpuSet, Instant, Nanos};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use sys::attributes::{self, Attributes, Policy};
 use sys::births::Children;
-use sys::cpu_timer::CpuTimer;
 use sys::cpus::Cpusets;
 use sys::event::{Bell, Waiting};
 use sys::inheritance::Donor;
 use sys::process::Process;
 use sys::shared::Words;
-use sys::switches::{Switches, Wake};
 use sys::thread::{self, Identity, Owner, Status};
 use sys::usage::{Births, Meter, Usage};
 use sys::{Error, Result, affinity, clock, cpus};
@@ -41,17 +42,13 @@ impl Cells for Words {
 }
 
 /// A handle to a thread of this host. Further files are opened at their first use and stay open: the schedstat for
-/// [`Kernel::usage`], a pidfd for [`Kernel::cont`], perf events for [`Kernel::await_entry`].
+/// [`Kernel::usage`], a pidfd for [`Kernel::cont`], perf events for [`Kernel::await_births`] and [`Kernel::await_entry`].
 #[derive(Debug)]
 pub struct Thread {
     held: thread::Thread,
     meter: OnceLock<Meter>,
     process: OnceLock<Process>,
-    entry: Option<Switches>,
-    /// CPU whose agent waits for the events of the thread.
-    listened: Option<CpuId>,
-    /// Timer of the thread's CPU time, and the CPU whose agent it wakes.
-    cpu_timer: Option<(CpuId, CpuTimer)>,
+    events: ThreadEvents,
     /// Forks of the thread, and the CPU on which they are recorded.
     children: Option<(CpuId, Children)>,
 }
@@ -101,54 +98,9 @@ impl Thread {
             held,
             meter: OnceLock::new(),
             process: OnceLock::new(),
-            entry: None,
-            listened: None,
-            cpu_timer: None,
+            events: ThreadEvents::default(),
             children: None,
         }
-    }
-
-    /// Returns an event source for the agent of a CPU. While the thread is [awaited](Kernel::await_entry), the source
-    /// becomes readable when the thread begins to run on that CPU. The source stays readable after the thread has
-    /// ended, so the caller must then remove the source.
-    ///
-    /// # Errors
-    /// The thread has ended, this process lacks the privilege, or the kernel has no perf events.
-    pub fn entry_events(&mut self) -> Result<BorrowedFd<'_>> {
-        let entry: &Switches = self.entry()?;
-        Ok(Switches::as_fd(entry))
-    }
-
-    fn entry(&mut self) -> Result<&mut Switches> {
-        let entry = match self.entry.take() {
-            Some(entry) => entry,
-            None => {
-                let made = Switches::of_thread(self.held.tid(), Wake::Each)?;
-                // The event was opened by tid. This check succeeds only if the thread still exists, so the tid has not
-                // been reused.
-                self.held.status()?;
-                made
-            }
-        };
-        Ok(self.entry.insert(entry))
-    }
-
-    /// Returns the timer of the thread's CPU time, which wakes the agent of `cpu` through `waiting`.
-    fn cpu_timer(&mut self, cpu: CpuId, waiting: &Waiting) -> Result<&mut CpuTimer> {
-        let timer = match self.cpu_timer.take() {
-            Some((on, timer)) if on == cpu => timer,
-            // Closing the timer of another CPU removes it from the event set of that agent.
-            _ => {
-                let timer = CpuTimer::of_thread(self.held.tid())?;
-                // The timer was opened by tid. This check succeeds only if the thread still exists, so the tid has not
-                // been reused.
-                self.held.status()?;
-                // Edge-triggered, because the timer stays readable once the thread has ended.
-                waiting.add_edges(&timer, Linux::SPENT)?;
-                timer
-            }
-        };
-        Ok(&mut self.cpu_timer.insert((cpu, timer)).1)
     }
 
     fn process(&self) -> Result<&Process> {
@@ -166,8 +118,7 @@ pub struct Linux {
     births: Births,
     cpusets: Cpusets,
     sentinels: Option<Sentinels>,
-    /// Event set of each agent, indexed by CPU.
-    agents: Vec<Option<Arc<Waiting>>>,
+    agents: AgentSets,
     /// Event set of the keeper, and the bell that ended loans ring.
     keeper: Option<(Arc<Waiting>, Arc<Bell>)>,
 }
@@ -183,14 +134,14 @@ impl Linux {
             births: Births::open()?,
             cpusets: Cpusets::open(),
             sentinels: None,
-            agents: Vec::new(),
+            agents: AgentSets::default(),
             keeper: None,
         })
     }
 
-    /// Returns a kernel with sentinels and the event sets of the agents. Awaited threads are added to these sets as
-    /// number `ENTRY`. Fork events are added to the set of the `keeper`, as number `BIRTH`. Loans that end ring the bell
-    /// of the `keeper`.
+    /// Returns a kernel with sentinels and the event sets of the agents. The events of threads that wake agents are added
+    /// to these sets. Fork events are added to the set of the `keeper`, as number `BIRTH`. Loans that end ring the bell of
+    /// the `keeper`.
     ///
     /// # Errors
     /// There is no /proc.
@@ -199,47 +150,12 @@ impl Linux {
         waiting: impl IntoIterator<Item = (CpuId, Arc<Waiting>)>,
         keeper: Option<(Arc<Waiting>, Arc<Bell>)>,
     ) -> Result<Linux> {
-        let mut agents = Vec::new();
-        for (cpu, waiting) in waiting {
-            agents.resize(agents.len().max(cpu.index() + 1), None);
-            agents[cpu.index()] = Some(waiting);
-        }
-        let (births, cpusets) = (Births::open()?, Cpusets::open());
+        let (births, cpusets, agents) = (Births::open()?, Cpusets::open(), AgentSets::of(waiting));
         Ok(Linux { births, cpusets, sentinels: Some(sentinels), agents, keeper })
     }
 
-    /// Number, in the event set of an agent, of the event that an awaited thread has begun to run or has ended. The upper
-    /// half of the number is the tid.
-    const ENTRY: u64 = 2;
-    /// Number, in the event set of an agent, of the event that a thread has used the CPU time of its timer.
-    const SPENT: u64 = 3;
     /// Number of a fork event in the event set of the keeper.
     pub const BIRTH: u64 = 1;
-
-    /// Returns the tid of the thread if event `number` of an agent's set means that an awaited thread has begun to run, or
-    /// has ended.
-    pub(crate) fn entered(number: u64) -> Option<u32> {
-        let is_entry = number & u64::from(u32::MAX) == Linux::ENTRY;
-        u32::try_from(number >> u32::BITS).ok().filter(|_| is_entry)
-    }
-
-    /// Adds the events of `thread` to the set of `cpu`'s agent, unless the set already contains the events.
-    fn listen(&self, thread: &mut Thread, cpu: CpuId) -> Result<()> {
-        if thread.listened == Some(cpu) {
-            return Ok(());
-        }
-        if thread.listened.take().is_some() {
-            // Closing the event source removes it from the event set of the other agent.
-            thread.entry = None;
-        }
-        if let Some(Some(waiting)) = self.agents.get(cpu.index()) {
-            // Edge-triggered, because the event source stays readable once the thread has ended.
-            let number = u64::from(thread.tid()) << u32::BITS | Linux::ENTRY;
-            waiting.add_edges(thread.entry_events()?, number)?;
-            thread.listened = Some(cpu);
-        }
-        Ok(())
-    }
 }
 
 impl Kernel for Linux {
@@ -431,11 +347,8 @@ impl Kernel for Linux {
 
     fn await_entry(&self, thread: &mut Thread, cpu: CpuId, wanted: bool) -> Result<()> {
         let tid = thread.tid();
-        let outcome = match (wanted, &mut thread.entry) {
-            (true, _) => self.listen(thread, cpu).and_then(|()| thread.entry()?.resume()),
-            (false, Some(entry)) => entry.pause(),
-            (false, None) => Ok(()),
-        };
+        let Thread { held, events, .. } = &mut *thread;
+        let outcome = if wanted { events.await_arrival(held, &self.agents, cpu) } else { events.ignore_arrivals() };
         match outcome {
             Err(_) if !thread.held.is_there() => Err(Error::Gone(tid)),
             outcome => outcome,
@@ -443,6 +356,7 @@ impl Kernel for Linux {
     }
 
     fn await_births(&self, thread: &mut Thread, cpu: CpuId) -> Result<Vec<u32>> {
+        thread.events.open_wanted_timer(&thread.held, &self.agents, cpu)?;
         let Some((keeper, _)) = &self.keeper else { return Ok(Vec::new()) };
         let mut forked = Vec::new();
         if let Some((on, children)) = &mut thread.children {
@@ -472,6 +386,8 @@ impl Kernel for Linux {
         thread.held.status()?;
         keeper.add(&children, Linux::BIRTH)?;
         thread.children = Some((cpu, children));
+        // Now, so that no agent opens the event of `await_entry`, which reports a failure.
+        let _ = thread.events.listen(&thread.held, &self.agents, cpu);
         Ok(forked)
     }
 
@@ -484,9 +400,9 @@ impl Kernel for Linux {
     }
 
     fn set_cpu_timer(&self, thread: &mut Thread, cpu: CpuId, time: Option<Nanos>) -> Result<()> {
-        let outcome = match (time, self.agents.get(cpu.index())) {
-            (Some(time), Some(Some(waiting))) => thread.cpu_timer(cpu, waiting).and_then(|timer| timer.set(time)),
-            _ => thread.cpu_timer.as_mut().map_or(Ok(()), |(_, timer)| timer.clear()),
+        let outcome = match time {
+            Some(time) => thread.events.set_timer(&thread.held, &self.agents, cpu, time),
+            None => thread.events.clear_timer(),
         };
         match outcome {
             Err(_) if !thread.held.is_there() => Err(Error::Gone(thread.tid())),
@@ -562,8 +478,8 @@ mod tests {
         let mut thread = kernel.open(child.pid()).unwrap();
         kernel.await_entry(&mut thread, CPU, false).unwrap();
         let waiting = Waiting::new().unwrap();
-        let Some(events) = skips(thread.entry_events()) else { return };
-        waiting.add(events, 1).unwrap();
+        let Some(events) = skips(thread.events.arrivals(&thread.held)) else { return };
+        waiting.add(&*events, 1).unwrap();
         for _ in 0..20 {
             assert_eq!(waiting.next(clock::now() + Nanos::ms(5)).unwrap(), None, "it is not awaited");
             kernel.await_entry(&mut thread, CPU, true).unwrap();
@@ -574,7 +490,7 @@ mod tests {
         }
         drop(child);
         assert_eq!(waiting.next(clock::now() + Nanos::s(2)).unwrap(), Some(1), "an ended thread stays readable");
-        waiting.remove(thread.entry_events().unwrap()).unwrap();
+        waiting.remove(&*thread.events.arrivals(&thread.held).unwrap()).unwrap();
         let mut another = kernel.open(std::process::id()).unwrap();
         assert!(matches!(kernel.open_as(kernel.identity(&thread)), Err(Error::Gone(_))));
         assert!(kernel.await_entry(&mut another, CPU, false).is_ok());

@@ -222,7 +222,8 @@ impl Guardians {
         }
         let state = if daemon.has_ended() { DaemonState::HasEnded } else { DaemonState::Lives };
         match guardian.watch.step(&guardian.table, state, |_| None) {
-            Verdict::Fine => {}
+            // The threads of a simulated daemon do not wait for locks.
+            Verdict::Fine | Verdict::Urge { .. } => {}
             Verdict::End => guardian.is_over = true,
             Verdict::Kill { .. } if guardian.caller.fault().is_none() => {
                 host.world_mut().kill(daemon.pid());

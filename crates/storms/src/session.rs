@@ -254,7 +254,7 @@ impl Session {
 
     fn keep(&mut self) {
         self.daemon.table.beat(Beating::Keeper);
-        drop(self.daemon.dispatcher.take_ended());
+        drop(self.daemon.dispatcher.take_former());
         let now = self.daemon.caller.now();
         let is_due = self.daemon.watched.saturating_add(WATCH) <= now;
         let daemon = &mut self.daemon;

@@ -1,30 +1,23 @@
 //! Timers of the CPU time of a thread: a file descriptor becomes readable when the thread has used a given CPU time.
 
 use crate::switches::refused;
+use crate::wake_source::WakeSource;
 use crate::{Error, Result};
+use perf_event::Builder;
 use perf_event::events::Software;
-use perf_event::{Builder, Sampler};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::ioctl::{Setter, ioctl, opcode};
 use sched::Nanos;
-use std::os::fd::AsRawFd;
 
-/// Buffer size in bytes. Every expiry writes a record, and [`CpuTimer::set`] discards the records.
-const BUFFER: usize = 4096;
 /// `PERF_EVENT_IOC_PERIOD`, include/uapi/linux/perf_event.h.
 const SET_PERIOD: rustix::ioctl::Opcode = opcode::write::<u64>(b'$', 4);
 
 /// A timer of the CPU time of one thread, on all CPUs. The timer expires about 10 us late, because an interrupt wakes
 /// its reader. Linux rounds times below 10 us up (`perf_swevent_start_hrtimer`, kernel/events/core.c, 6.18).
+#[derive(Debug)]
 pub struct CpuTimer {
-    sampler: Sampler,
+    source: WakeSource,
     is_set: bool,
-}
-
-impl std::fmt::Debug for CpuTimer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CpuTimer").field("descriptor", &self.sampler.as_raw_fd()).finish()
-    }
 }
 
 impl CpuTimer {
@@ -37,8 +30,7 @@ impl CpuTimer {
         let mut builder = Builder::new(Software::TASK_CLOCK);
         // An interrupt in a system call of the thread counts only if the kernel is included.
         builder.include_kernel().sample_period(u64::from(u32::MAX)).wakeup_events(1).observe_pid(raw).any_cpu();
-        let begun = builder.build().and_then(|counter| counter.sampled(BUFFER));
-        let begun = begun.map(|sampler| CpuTimer { sampler, is_set: false });
+        let begun = WakeSource::open(&builder).map(|source| CpuTimer { source, is_set: false });
         begun.map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Error::Gone(tid),
             _ => refused(error, format!("set a timer of the CPU time of thread {tid}")),
@@ -51,15 +43,13 @@ impl CpuTimer {
     /// # Errors
     /// `time` is zero, or the kernel refuses.
     pub fn set(&mut self, time: Nanos) -> Result<()> {
-        // A full buffer would accept no records and wake no reader.
-        while self.sampler.next_record().is_some() {}
         let failed =
             |error: std::io::Error| Error::from(error, "set a timer of CPU time", "use a time of at least 1 ns");
         // SAFETY: the kernel reads a 64-bit number, which `Setter` passes by address.
         let outcome = unsafe { ioctl(self.as_fd(), Setter::<SET_PERIOD, u64>::new(time.as_ns())) };
         outcome.map_err(|errno| failed(errno.into()))?;
         if !self.is_set {
-            self.sampler.as_counter_mut().enable().map_err(failed)?;
+            self.source.enable().map_err(failed)?;
             self.is_set = true;
         }
         Ok(())
@@ -71,7 +61,7 @@ impl CpuTimer {
     /// The kernel refuses.
     pub fn clear(&mut self) -> Result<()> {
         if std::mem::take(&mut self.is_set) {
-            let cleared = self.sampler.as_counter_mut().disable();
+            let cleared = self.source.disable();
             cleared.map_err(|error| {
                 Error::from(error, "clear a timer of CPU time", "use the timer of a thread that has not ended")
             })?;
@@ -82,8 +72,7 @@ impl CpuTimer {
 
 impl AsFd for CpuTimer {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the sampler keeps the descriptor open. `self` owns the sampler, so the sampler outlives the borrow.
-        unsafe { BorrowedFd::borrow_raw(self.sampler.as_raw_fd()) }
+        self.source.as_fd()
     }
 }
 

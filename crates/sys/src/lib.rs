@@ -12,13 +12,14 @@
 //! | [`inheritance`] | lending a priority to a thread without a change to its attributes |
 //! | [`usage`] | CPU time and run state, read without allocating memory |
 //! | [`clock`], [`cpu_timer`], [`event`] | the monotonic clock, timers of time and of CPU time, and waiting for several events at once |
-//! | [`switches`], [`births`] | context switches and forks, reported as they happen |
+//! | [`switches`], [`arrivals`], [`births`] | context switches, arrivals on a CPU and forks, reported as they happen |
 //! | [`cgroup`], [`freezer`] | control groups that Tactus creates, and freezing their tasks |
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | limits, privileges, CPUs and kernel of this machine |
 //! | [`memory`], [`shared`] | locked memory, and memory that outlives a process |
 //! | [`child`], [`launch`] | child processes for trials, and programs that Tactus starts |
 
 pub mod affinity;
+pub mod arrivals;
 pub mod attributes;
 pub mod autogroup;
 pub mod births;
@@ -41,6 +42,7 @@ pub mod shared;
 pub mod switches;
 pub mod thread;
 pub mod usage;
+mod wake_source;
 
 use sched::Explanation;
 use std::path::PathBuf;

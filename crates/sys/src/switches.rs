@@ -3,8 +3,8 @@
 //!
 //! A watcher that is woken at every switch causes further switches. On the CPU of the watched thread, the watcher
 //! preempts the thread and sleeps again. The thread then returns to the CPU, and this switch wakes the watcher again,
-//! without end. A watcher therefore chooses the cause of its wake-ups ([`Wake`]): the thread leaves a CPU, the buffer
-//! is half full, or an expected switch occurs. After an expected switch, the watcher pauses the recording.
+//! without end. A watcher therefore chooses the cause of its wake-ups ([`Wake`]): the thread leaves a CPU, or the buffer
+//! is half full. To wait for one switch, use [`Arrivals`](crate::arrivals::Arrivals).
 
 use crate::{Error, Result, file};
 use perf_event::events::Software;
@@ -23,8 +23,6 @@ const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
 /// Buffer size in bytes, for about a thousand switches.
 const BUFFER: usize = 8 * 4096;
-/// Buffer size if each switch wakes the watcher: one page, because the watcher drains the buffer before its next wait.
-const SMALL_BUFFER: usize = 4096;
 
 /// Condition under which the file descriptor becomes readable. Records can be read at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,9 +31,6 @@ pub enum Wake {
     Seldom,
     /// The thread has left a CPU.
     OnLeave,
-    /// A switch has occurred. Nothing is recorded before [`resume`](Switches::resume) or after
-    /// [`pause`](Switches::pause). The watcher may receive one more wake-up, for a record from just before the pause.
-    Each,
 }
 
 /// Direction and reason of a switch.
@@ -91,19 +86,16 @@ impl Switches {
     pub fn of_thread(tid: u32, wake: Wake) -> Result<Switches> {
         let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
         let mut builder = match wake {
-            Wake::Seldom | Wake::Each => Builder::new(Software::DUMMY),
+            Wake::Seldom => Builder::new(Software::DUMMY),
             // The kernel counts this event when a thread leaves a CPU.
             Wake::OnLeave => Builder::new(Software::CONTEXT_SWITCHES),
         };
         match wake {
             Wake::Seldom => &mut builder,
             Wake::OnLeave => builder.include_kernel().sample_period(1).wakeup_events(1),
-            // Every record reaches the watermark, because it is longer than a byte.
-            Wake::Each => builder.wakeup_watermark(1),
         };
         builder.observe_pid(raw).any_cpu();
-        let begun = if wake == Wake::Each { Switches::build(builder, SMALL_BUFFER) } else { Switches::begin(builder) };
-        begun.map_err(|error| match error.raw_os_error() {
+        Switches::begin(builder).map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Error::Gone(tid),
             _ => refused(error, format!("see the context switches of thread {tid}")),
         })
@@ -120,40 +112,12 @@ impl Switches {
         Switches::begin(builder).map_err(|error| refused(error, format!("see the context switches on CPU {cpu}")))
     }
 
-    fn begin(builder: Builder) -> io::Result<Switches> {
-        let mut switches = Switches::build(builder, BUFFER)?;
-        switches.sampler.as_counter_mut().enable()?;
-        Ok(switches)
-    }
-
-    fn build(mut builder: Builder, buffer: usize) -> io::Result<Switches> {
+    fn begin(mut builder: Builder) -> io::Result<Switches> {
         builder.context_switch(true).sample_id_all(true).clockid(Clock::MONOTONIC);
         builder.sample(perf_event::SampleFlag::TID | perf_event::SampleFlag::TIME | perf_event::SampleFlag::CPU);
-        Ok(Switches { sampler: builder.build()?.sampled(buffer)? })
-    }
-
-    /// Discards old records and records switches from now on. Allocates memory only on failure.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn resume(&mut self) -> Result<()> {
-        // A full buffer would accept no records and cause no wake-up.
-        while self.sampler.next_record().is_some() {}
-        let resumed = self.sampler.as_counter_mut().enable();
-        resumed.map_err(|error| {
-            Error::from(error, "resume the record of context switches", "use a thread that has not ended")
-        })
-    }
-
-    /// Pauses recording. Existing records can still be read. Allocates memory only on failure.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn pause(&mut self) -> Result<()> {
-        let paused = self.sampler.as_counter_mut().disable();
-        paused.map_err(|error| {
-            Error::from(error, "pause the record of context switches", "use a thread that has not ended")
-        })
+        let mut switches = Switches { sampler: builder.build()?.sampled(BUFFER)? };
+        switches.sampler.as_counter_mut().enable()?;
+        Ok(switches)
     }
 
     /// Returns the oldest unread record. Does not allocate memory.
@@ -297,43 +261,6 @@ mod tests {
         let Some(switches) = read(begun, 10, |_| clock::sleep(Nanos::ms(2))) else { return };
         assert!(switches.iter().all(|switch| switch.tid == child.pid()));
         assert!(switches.iter().any(|switch| switch.turn == Turn::Blocked), "{switches:#?}");
-    }
-
-    #[test]
-    fn an_arrival_is_reported_only_while_it_is_awaited() {
-        let (child, cpu) = on_own_cpu();
-        let watch = || {
-            // Run the watcher on the CPU of the thread, where an agent runs, too.
-            affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
-            let mut switches = match Switches::of_thread(child.pid(), Wake::Each) {
-                Ok(switches) => switches,
-                Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
-                    return eprintln!("SKIPPED: {refused}");
-                }
-                Err(other) => panic!("{other}"),
-            };
-            let waiting = event::Waiting::new().unwrap();
-            waiting.add(&switches, 7).unwrap();
-            assert_eq!(waiting.next(clock::now() + Nanos::ms(20)).unwrap(), None, "nothing is recorded yet");
-            // Cause more switches than the buffer can store.
-            for _ in 0..200 {
-                switches.resume().unwrap();
-                let record = loop {
-                    assert_eq!(waiting.next(clock::now() + Nanos::s(5)).unwrap(), Some(7));
-                    // The wake-up may belong to a record that `resume` discarded.
-                    if let Some(record) = switches.next_record() {
-                        break record;
-                    }
-                };
-                switches.pause().unwrap();
-                assert!(matches!(record, Record::Switch(switch) if switch.tid == child.pid()), "{record:?}");
-            }
-            // Discard a wake-up for records between the last wake-up and the pause.
-            let _ = waiting.next(Instant::ZERO).unwrap();
-            assert_eq!(waiting.next(clock::now() + Nanos::ms(20)).unwrap(), None, "nothing is recorded any more");
-        };
-        std::thread::scope(|scope| scope.spawn(watch).join().unwrap());
-        assert!(matches!(Switches::of_thread(u32::MAX >> 2, Wake::Each), Err(Error::Gone(_))));
     }
 
     #[test]

@@ -141,6 +141,13 @@ impl Thread {
         parse(&self.read("stat")?).ok_or_else(|| self.malformed("stat", "the status of a thread"))
     }
 
+    /// Returns the kernel function in which the thread waits; `None` if it does not wait, or if the caller may not know
+    /// (CAP_SYS_PTRACE). Source: /proc/TID/wchan, proc_pid_wchan(5).
+    #[must_use]
+    pub fn waits_in(&self) -> Option<String> {
+        self.read("wchan").ok().filter(|function| !matches!(function.as_str(), "" | "0"))
+    }
+
     /// Returns the pid of the thread's process.
     ///
     /// # Errors
@@ -428,6 +435,12 @@ mod tests {
         let tid = hear.recv().unwrap();
         let thread = Thread::open(tid).unwrap();
         assert_eq!(thread.status().unwrap().name, "the second one ");
+        assert_eq!(Thread::open(current()).unwrap().waits_in(), None, "it runs");
+        // Without the privilege or kallsyms, the kernel does not tell.
+        while thread.status().unwrap().state != State::Sleeping {
+            crate::clock::sleep(sched::Nanos::us(100));
+        }
+        assert!(thread.waits_in().is_none_or(|function| function.contains("futex")), "{:?}", thread.waits_in());
         assert_eq!(thread.process().unwrap(), std::process::id());
         assert!(threads(std::process::id()).unwrap().contains(&tid));
         assert!(thread.siblings().unwrap().contains(&std::process::id()));

@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::dispatcher::Dispatcher;
-use super::member::{Ended, Member, Raise, RaiseBy};
+use super::member::{Former, Member, Raise, RaiseBy};
 use super::refusal::Refusal;
 use super::scan::{Found, Known, THREADS_MOST, find};
 use crate::affinity::observe;
@@ -157,12 +157,22 @@ impl<K: Kernel> Dispatcher<K> {
     /// to be [adopted](Dispatcher::adopt_further). Collects the reported forks, and starts awaiting further forks.
     #[must_use]
     pub fn known(&mut self) -> Vec<Known> {
+        for (_, client) in self.clients.iter_mut() {
+            if !self.unadopted.iter().any(|(tree, _)| *tree == client.tree) {
+                client.await_births(&self.kernel);
+            }
+        }
+        self.known_so_far()
+    }
+
+    /// Returns the same without awaiting further forks. Makes no system call.
+    fn known_so_far(&mut self) -> Vec<Known> {
         let mut all: Vec<Known> = Vec::new();
         for (_, client) in self.clients.iter_mut() {
             if self.unadopted.iter().any(|(tree, _)| *tree == client.tree) {
                 continue;
             }
-            client.await_births(&self.kernel);
+            client.collect_births(&self.kernel);
             client.forget_adopted();
             let at = all.iter().position(|known| known.tree == client.tree).unwrap_or_else(|| {
                 all.push(Known { tree: client.tree, processes: Vec::new(), threads: Vec::new(), reported: Vec::new() });
@@ -189,16 +199,20 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Returns the threads that have ended since the last call. Drop them without the dispatcher: to close a record of
-    /// forks, the kernel waits for each descendant that forks just now, and the descendant may wait for a CPU.
-    pub fn take_ended(&mut self) -> Ended<K> {
-        Ended(self.clients.iter_mut().flat_map(|(_, client)| std::mem::take(&mut client.ended)).collect())
+    /// Returns the threads that have ended, and the threads of the clients that have been dismissed, since the last call.
+    /// Drop them without the dispatcher: to close a record of forks, the kernel waits for each descendant that forks just
+    /// now, and the descendant may wait for a CPU.
+    pub fn take_former(&mut self) -> Former<K> {
+        let mut former = std::mem::take(&mut self.former);
+        former.extend(self.clients.iter_mut().flat_map(|(_, client)| std::mem::take(&mut client.ended)));
+        Former(former)
     }
 
-    /// Adopts descendants of ended threads of `e`, which no later scan would find.
+    /// Adopts descendants of ended threads of `e`, which no later scan would find. An agent may call this, so it neither
+    /// opens nor closes a record of forks.
     pub(super) fn adopt_orphans(&mut self, e: EntityId) {
         let Some(tree) = self.clients.get(e).map(|client| client.tree) else { return };
-        let Some(mut known) = self.known().into_iter().find(|known| known.tree == tree) else { return };
+        let Some(mut known) = self.known_so_far().into_iter().find(|known| known.tree == tree) else { return };
         // Children of living processes are found when these processes are restored.
         let family: BTreeSet<u32> =
             known.processes.iter().map(|leader| leader.tid).chain(known.reported.clone()).collect();

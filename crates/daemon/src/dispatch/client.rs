@@ -36,7 +36,7 @@ pub(super) struct Client<K: Kernel> {
     pub(super) reservation: Reservation,
     /// The threads: first the active threads, then the [parked](super::parking) threads.
     pub(super) members: Vec<Member<K>>,
-    /// Threads that have ended, until [`Dispatcher::take_ended`](super::Dispatcher::take_ended).
+    /// Threads that have ended, until [`Dispatcher::take_former`](super::Dispatcher::take_former).
     pub(super) ended: Vec<Member<K>>,
     /// Number of active threads.
     pub(super) active: usize,
@@ -418,6 +418,13 @@ impl<K: Kernel> Client<K> {
         self.reported.dedup();
         let members = &self.members;
         self.reported.retain(|&pid| !members.iter().any(|member| member.leader.tid == pid));
+    }
+
+    /// Collects the forks of the client's threads that are reported so far. Makes no system call.
+    pub(super) fn collect_births(&mut self, kernel: &K) {
+        for member in self.members.iter_mut().filter(|member| !member.is_released) {
+            self.reported.extend(kernel.last_births(&mut member.thread));
+        }
     }
 
     /// Starts waking the keeper for forks of the client's threads, and collects the forks reported so far.

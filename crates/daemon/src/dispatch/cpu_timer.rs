@@ -68,8 +68,13 @@ impl<K: Kernel> Client<K> {
             }
             Err(refused) => {
                 self.end_timer(kernel);
-                // The next read detects the end of the thread.
-                self.has_cpu_timer &= matches!(refused, sys::Error::Gone(_));
+                match refused {
+                    // The keeper prepares the timer.
+                    sys::Error::Busy { .. } => self.members[0].has_awaited_births = false,
+                    // The next read detects the end of the thread.
+                    sys::Error::Gone(_) => {}
+                    _ => self.has_cpu_timer = false,
+                }
             }
         }
     }

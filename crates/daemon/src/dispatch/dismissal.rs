@@ -108,7 +108,8 @@ impl<K: Kernel> Dispatcher<K> {
         self.machine.detach(now, e);
         self.journal.note(now, Event::Detach { entity: e });
         self.remove_gang_if_empty(client.gang, now);
-        let Client { name, trouble, exception, .. } = client;
+        let Client { name, trouble, exception, members, ended, .. } = client;
+        self.former.extend(members.into_iter().chain(ended));
         self.left.push(Dismissed { entity: e, name, trouble, exception });
     }
 

@@ -4,7 +4,7 @@ use super::client::{Client, Clients};
 use super::cpu::CpuState;
 use super::journal::Journal;
 use super::leaving::AllLeaving;
-use super::member::{Level, RaiseBy};
+use super::member::{Level, Member, RaiseBy};
 use super::scan::Found;
 use crate::Explanation;
 use crate::kernel::Kernel;
@@ -69,6 +69,8 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) journal: Journal,
     actions: Vec<Action>,
     pub(super) left: Vec<Dismissed>,
+    /// Threads of dismissed clients, until [`Dispatcher::take_former`].
+    pub(super) former: Vec<Member<K>>,
     /// Reasons for threads that have left the promises to their processes.
     pub(super) reasons: Vec<Explanation>,
     /// Dismissed clients whose threads may be inside a fork.
@@ -116,6 +118,7 @@ impl<K: Kernel> Dispatcher<K> {
             journal: Journal::new(),
             actions: Vec::with_capacity(64),
             left: Vec::new(),
+            former: Vec::new(),
             reasons: Vec::new(),
             leaving: AllLeaving::default(),
         })

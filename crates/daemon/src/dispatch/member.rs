@@ -65,10 +65,10 @@ pub(super) struct Member<K: Kernel> {
     pub(super) is_released: bool,
 }
 
-/// Threads that have ended.
-pub struct Ended<K: Kernel>(pub(super) Vec<Member<K>>);
+/// Threads that are no longer served.
+pub struct Former<K: Kernel>(pub(super) Vec<Member<K>>);
 
-impl<K: Kernel> std::fmt::Debug for Ended<K> {
+impl<K: Kernel> std::fmt::Debug for Former<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.0.iter().map(|member| member.identity.tid)).finish()
     }

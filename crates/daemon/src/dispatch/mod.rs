@@ -56,7 +56,7 @@ pub use following::moved_threads;
 pub(crate) use journal::EVENTS_MOST;
 pub use kernel_kept::KernelKept;
 pub use loans::{Offer, begin_loans};
-pub use member::{Ended, Level, RaiseBy};
+pub use member::{Former, Level, RaiseBy};
 pub use promises::{KeptBy, Promises};
 pub use refusal::Refusal;
 pub use request::{Others, PERIOD_LEAST, PromiseRequest, SLICE_LEAST};

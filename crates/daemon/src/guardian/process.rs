@@ -1,7 +1,8 @@
 //! The guardian's process, which watches the daemon and restores all threads when the daemon cannot.
 
 use super::apart::Apart;
-use super::name::NAME;
+use super::name::{AGENT_PREFIX, NAME};
+use super::urging::Urging;
 use super::watch::{DaemonState, INTERVAL, PATIENCE, PATIENCE_WITH_COMMANDS, PATIENCE_WITH_KEEPER, Verdict, Watch};
 use crate::Explanation;
 use crate::directory::{Directory, Refused};
@@ -85,7 +86,7 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
         waiting.add(daemon, 0)?;
     }
     table.set_guardian(me.identity());
-    let mut watch = Watch::default();
+    let (mut watch, mut urging) = (Watch::default(), Urging::default());
     // The files stay open, because the guardian reads them 20 times a second.
     let (steal, mut first) = (RefCell::new(StealMeter::open().ok()), None);
     let mut due = clock::now();
@@ -98,7 +99,12 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
             report.push_str(&std::mem::take(&mut complaints));
         }
         match verdict {
-            Verdict::Fine => {}
+            Verdict::Fine => urging.relax(),
+            Verdict::Urge { late } => {
+                if let Some(daemon) = &daemon {
+                    urging.urge(daemon, &table, &late);
+                }
+            }
             Verdict::End => return Ok(true),
             Verdict::Kill { hung } => {
                 kill(daemon.as_ref(), hung, report);
@@ -122,6 +128,25 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
     }
 }
 
+/// Returns what the agents do, and the first other threads of the daemon that do not sleep. The daemon starts its agents
+/// first.
+fn states_of(daemon: &Process) -> String {
+    let state = |tid| {
+        let thread = Thread::open(tid).ok()?;
+        let status = thread.status().ok()?;
+        let waits = || thread.waits_in().unwrap_or_else(|| "the kernel".to_string());
+        let doing = match status.state {
+            State::Runnable => format!("is ready on CPU {}", status.cpu),
+            State::Uninterruptible => format!("waits in {}", waits()),
+            _ if status.name.starts_with(AGENT_PREFIX) => format!("sleeps in {}", waits()),
+            _ => return None,
+        };
+        Some(format!("{} {doing}", status.name))
+    };
+    let threads = thread::threads(daemon.pid()).unwrap_or_default();
+    threads.into_iter().take(LISTED_MOST).filter_map(state).collect::<Vec<_>>().join(", ")
+}
+
 /// Kills the daemon, because its thread `hung` hangs.
 fn kill(daemon: Option<&Process>, hung: Beating, report: &mut String) {
     let patience = match hung {
@@ -130,7 +155,11 @@ fn kill(daemon: Option<&Process>, hung: Beating, report: &mut String) {
         Beating::Agent(_) | Beating::Guardian => PATIENCE,
     };
     let missed = INTERVAL.saturating_mul(patience.into());
+    let states = daemon.map_or_else(String::new, states_of);
     let _ = writeln!(report, "tactus guardian: {hung} has missed its heartbeats for {missed}: the daemon is killed");
+    if !states.is_empty() {
+        let _ = writeln!(report, "  {states}");
+    }
     // The kill also fails if the daemon has just ended.
     if let Some(Err(error)) = daemon.map(Process::kill) {
         let _ = writeln!(report, "tactus guardian: {error}");

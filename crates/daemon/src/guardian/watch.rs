@@ -2,13 +2,16 @@
 //! call neither a clock nor a kernel, so the simulated host runs the same code.
 
 use crate::table::{Beating, Table};
-use sched::{CpuId, Instant, Nanos};
+use sched::{CpuId, CpuSet, Instant, Nanos};
 
 /// Interval between two beats of the guardian.
 pub const INTERVAL: Nanos = Nanos::ms(50);
 /// Number of beats of the watching process, without a beat of the watched agent or guardian, after which the agent or
 /// guardian counts as hung.
 pub const PATIENCE: u32 = 6;
+/// Number of beats of the guardian, without a beat of an agent, after which the agent is late. An agent without turns beats
+/// every second beat of the guardian.
+const LATE: u32 = 4;
 /// Number of beats of the guardian, without a beat of the keeper, after which the keeper counts as hung. The keeper runs
 /// only when the dispatched threads leave a CPU idle, and scans large process trees, so its beats may be far apart.
 pub(super) const PATIENCE_WITH_KEEPER: u32 = 40;
@@ -34,6 +37,12 @@ pub enum DaemonState {
 pub enum Verdict {
     /// No action.
     Fine,
+    /// Let the waiting threads of the daemon run before the clients: an agent is late. The agent may wait for a lock whose
+    /// holder waits for the CPU of a client, and only the agent can lower this client.
+    Urge {
+        /// CPUs of the agents that are late.
+        late: CpuSet,
+    },
     /// Kill the daemon: an agent, the keeper or the command thread hangs.
     Kill {
         /// The thread that hangs.
@@ -71,6 +80,10 @@ struct WatchedAgent {
 }
 
 impl WatchedAgent {
+    fn is_late(&self) -> bool {
+        self.last.ago >= LATE && self.last.beats > 0
+    }
+
     /// Returns whether the agent hangs, after a beat of the guardian. Beats of the guardian do not count while a
     /// hypervisor runs other VMs on the agent's CPU: the agent cannot beat meanwhile, and no client runs there.
     fn hangs(&mut self, beats: u64, stolen: impl FnOnce() -> Option<Nanos>) -> bool {
@@ -130,7 +143,11 @@ impl Watch {
                 self.killed = Some(0);
                 Verdict::Kill { hung }
             }
-            None => Verdict::Fine,
+            None => {
+                let agents = (0..).map(CpuId::new).zip(&self.agents);
+                let late: CpuSet = agents.filter(|(_, agent)| agent.is_late()).map(|(cpu, _)| cpu).collect();
+                if late.is_empty() { Verdict::Fine } else { Verdict::Urge { late } }
+            }
         }
     }
 
@@ -234,12 +251,13 @@ mod tests {
             assert_eq!(step(&[0]), Verdict::Fine, "the other has not begun yet");
         }
         for nth in 0..10 * PATIENCE {
-            let one_of_both = if nth % (PATIENCE - 1) == 0 { &[0, 1][..] } else { &[0] };
+            let one_of_both = if nth % LATE == 0 { &[0, 1][..] } else { &[0] };
             assert_eq!(step(one_of_both), Verdict::Fine, "not in a row: {nth}");
         }
         assert_eq!(step(&[0, 1]), Verdict::Fine);
-        for _ in 1..PATIENCE {
-            assert_eq!(step(&[0]), Verdict::Fine);
+        for ago in 1..PATIENCE {
+            let late = Verdict::Urge { late: CpuSet::one(CpuId::new(1)) };
+            assert_eq!(step(&[0]), if ago < LATE { Verdict::Fine } else { late }, "{ago}");
         }
         assert_eq!(step(&[0]), Verdict::Kill { hung: Beating::Agent(CpuId::new(1)) });
         for _ in 1..AWAITED {
@@ -254,21 +272,19 @@ mod tests {
     #[test]
     fn an_agent_that_was_not_watched_for_a_while_gets_the_full_patience_again() {
         let (table, mut watch) = (table(), Watch::default());
+        let kill = Verdict::Kill { hung: Beating::Agent(CpuId::new(0)) };
         table.set_watched(1);
         table.beat(Beating::Agent(CpuId::new(0)));
         for _ in 0..PATIENCE {
-            assert_eq!(watch.step(&table, DaemonState::Lives, NOTHING_STOLEN), Verdict::Fine);
+            assert_ne!(watch.step(&table, DaemonState::Lives, NOTHING_STOLEN), kill);
         }
         table.set_watched(0);
         assert_eq!(watch.step(&table, DaemonState::Lives, NOTHING_STOLEN), Verdict::Fine);
         table.set_watched(1);
         for _ in 0..PATIENCE {
-            assert_eq!(watch.step(&table, DaemonState::Lives, NOTHING_STOLEN), Verdict::Fine);
+            assert_ne!(watch.step(&table, DaemonState::Lives, NOTHING_STOLEN), kill);
         }
-        assert_eq!(
-            watch.step(&table, DaemonState::Lives, NOTHING_STOLEN),
-            Verdict::Kill { hung: Beating::Agent(CpuId::new(0)) }
-        );
+        assert_eq!(watch.step(&table, DaemonState::Lives, NOTHING_STOLEN), kill);
     }
 
     #[test]
@@ -277,13 +293,13 @@ mod tests {
         table.set_watched(1);
         table.beat(Beating::Agent(cpu));
         let mut step = |stolen: Nanos| watch.step(&table, DaemonState::Lives, |_| Some(stolen));
+        let kill = Verdict::Kill { hung: Beating::Agent(cpu) };
         // All time is stolen, and then half of the time.
         let mut stolen = Nanos::s(7);
         for _ in 0..10 * PATIENCE {
-            assert_eq!(step(stolen), Verdict::Fine);
+            assert_ne!(step(stolen), kill);
             stolen += INTERVAL;
         }
-        let kill = Verdict::Kill { hung: Beating::Agent(cpu) };
         let beats = (1..=3 * PATIENCE).find(|_| {
             stolen += Nanos::ns(INTERVAL.as_ns() / 2);
             step(stolen) == kill

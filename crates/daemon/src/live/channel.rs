@@ -1,7 +1,7 @@
 //! [`Channel`]: the events that an agent waits for.
 
 use crate::dispatch::Signals;
-use crate::linux::Linux;
+use crate::linux::entered;
 use sched::{CpuId, Instant};
 use std::sync::Arc;
 use sys::Result;
@@ -43,7 +43,7 @@ impl Channel {
                 let _ = self.call.rings();
                 Signals::default()
             }
-            event => Signals { entered: event.and_then(Linux::entered), ..Signals::default() },
+            event => Signals { entered: event.and_then(entered), ..Signals::default() },
         })
     }
 }

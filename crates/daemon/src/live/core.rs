@@ -12,7 +12,7 @@ use super::shared::{Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::directory::Directory;
 use crate::dispatch::{Dispatcher, KeptBy, KernelKept, Promises, RaiseBy};
-use crate::guardian::{remove_groups, sweep, this_program};
+use crate::guardian::{AGENT_PREFIX, KEEPER, remove_groups, sweep, this_program};
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE, restore_beating};
 use crate::table::Beating;
@@ -27,6 +27,8 @@ use sys::{affinity, clock, launch, memory, process, thread};
 
 /// The name of the core in process lists.
 const NAME: &str = "tactus-core";
+/// Memory of the command thread at first, enough for the journals of most runs. Unit: bytes.
+const HEAP: usize = 16 * 1024 * 1024;
 /// Capacity of the table of originals. Unit: threads.
 const ROWS: usize = 4096;
 /// Maximum length of the first message of the front end. Unit: bytes.
@@ -82,6 +84,7 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
     let _ = process::avoid_oom_kill();
     // Each thread handle uses several files. If the limit stays low, requests with too many threads are refused.
     let _ = sys::privileges::raise_file_limit();
+    memory::keep_freed(HEAP);
     memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
     let cpus = affinity::get(thread::current())?;
     let channels = cpus.iter().map(Channel::new).collect::<sys::Result<Vec<Channel>>>()?;
@@ -141,13 +144,13 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
 fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, connection: &mut Connection, end: &Bell) -> Result<(), Failure> {
     std::thread::scope(|scope| {
         let agents = (0..shared.channels.len()).map(|place| {
-            let name = format!("tactus-agent-{}", shared.channels[place].cpu);
+            let name = format!("{AGENT_PREFIX}{}", shared.channels[place].cpu);
             let body =
                 move || guarded(shared, || agent::enter(shared.channels[place].cpu), || agent::serve(shared, place));
             Builder::new().name(name).spawn_scoped(scope, body)
         });
         let begun = agents.collect::<std::io::Result<Vec<_>>>();
-        let keeper = Builder::new().name("tactus-keeper".to_string()).spawn_scoped(scope, move || {
+        let keeper = Builder::new().name(KEEPER.to_string()).spawn_scoped(scope, move || {
             guarded(shared, keeper::enter, || keeper::serve(shared, watcher));
         });
         let begun = begun.and(keeper);

@@ -120,9 +120,9 @@ struct Due {
 }
 
 /// Reads what is due, in one step: to lock the dispatcher at the priority of the agents takes several system calls. Closes
-/// the files of ended threads.
+/// the files of threads that are no longer served.
 fn read_due(shared: &Shared<'_>) -> Due {
-    let (due, ended) = at_agent_priority(|| {
+    let (due, former) = at_agent_priority(|| {
         let mut dispatcher = shared.lock();
         let (call, reasons) = dispatcher.follow(&[]);
         let due = Due {
@@ -133,9 +133,9 @@ fn read_due(shared: &Shared<'_>) -> Due {
             lacks_loans: !dispatcher.without_loan().is_empty(),
             has_leaving: dispatcher.has_leaving() || shared.kernel_kept.is_some(),
         };
-        (due, dispatcher.take_ended())
+        (due, dispatcher.take_former())
     });
-    drop(ended);
+    drop(former);
     due
 }
 
@@ -161,7 +161,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         let latest = shared.kernel.births().ok();
         if is_notified || latest.is_none() || latest != births {
             births = latest;
-            drop(at_agent_priority(|| shared.lock().take_ended()));
+            drop(at_agent_priority(|| shared.lock().take_former()));
             adopt_new(shared);
             lacks_loans = true;
             has_births = true;

@@ -104,13 +104,14 @@ impl<'k> Shared<'k> {
     }
 
     /// Begins up to `most` of the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns whether
-    /// there were such threads. Some of them may still wait. Calls `beat` before each step. The donors start with the
-    /// priority of this thread. A client that forks as fast as it can must not keep the agents' priority busy.
+    /// there were such threads. Some of them may still wait. Calls `beat` before each step. The donors start at the
+    /// priority of the agents: starting a thread changes the address space, and an agent that has a page fault
+    /// meanwhile waits for the end of the change.
     pub(super) fn provide_loans(&self, most: usize, beat: impl Fn()) -> bool {
         let threads = at_agent_priority(|| self.lock().without_loan());
         for some in threads[..threads.len().min(most)].chunks(AT_ONCE) {
             beat();
-            let loans = begin_loans(self.kernel, some);
+            let loans = at_agent_priority(|| begin_loans(self.kernel, some));
             let (call, reasons) = at_agent_priority(|| self.lock().give_loans(loans));
             self.call(&call);
             reasons.into_iter().for_each(|reason| self.warn(reason));

@@ -46,18 +46,20 @@ fn a_thread_that_was_active_is_parked_once_it_sleeps() {
 }
 
 #[test]
-fn an_ended_thread_is_kept_for_the_keeper_whether_it_was_parked_or_active() {
+fn ended_threads_and_those_of_a_dismissed_client_are_kept_for_the_keeper() {
     let mut scene = Scene::new(RaiseBy::Inheritance, 1);
-    let (_, tids) = scene.promise(SLICE, PERIOD, &[HOG, HOG, ASLEEP, ASLEEP]);
+    let (entity, tids) = scene.promise(SLICE, PERIOD, &[HOG, HOG, ASLEEP, ASLEEP]);
     scene.pass(Nanos::ms(100));
-    assert_eq!(scene.take_ended(), "[]");
+    assert_eq!(scene.take_former(), "[]");
     for ended in [tids[1], tids[2]] {
         scene.host.world_mut().exit(ended);
         scene.pass(PERIOD);
-        assert_eq!(scene.take_ended(), format!("[{ended}]"));
+        assert_eq!(scene.take_former(), format!("[{ended}]"));
     }
     scene.pass(PERIOD);
-    assert_eq!(scene.take_ended(), "[]");
+    assert_eq!(scene.take_former(), "[]");
+    scene.dispatcher.dismiss(entity);
+    assert_eq!(scene.take_former(), format!("[{}, {}]", tids[0], tids[3]));
 }
 
 #[test]

@@ -113,8 +113,8 @@ impl Scene {
     }
 
     /// Returns the tids of the threads that have ended since the last call.
-    pub(crate) fn take_ended(&mut self) -> String {
-        format!("{:?}", self.dispatcher.take_ended())
+    pub(crate) fn take_former(&mut self) -> String {
+        format!("{:?}", self.dispatcher.take_former())
     }
 
     /// Makes a [promise](Scene::promise), and runs the host for two seconds. Returns the CPU time and the wait of each

@@ -4,7 +4,7 @@ use crate::judge::Picture;
 use crate::run_under_test::{On, Promise, RunUnderTest};
 use crate::strike::{BEGIN, END, PROMISED, as_before, below, is_changed};
 use crate::victims::{Victims, within};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sched::{CpuId, Nanos};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -57,7 +57,11 @@ impl Unplugging {
         // A promise for the removed CPU alone may end at any instant.
         let may_end = self.promise.on == On::Last;
         let is_kept = || is_changed(chosen, &before[self.victim]) || may_end;
-        ensure!(within(FOLLOWED, is_kept), "the promise has ended; tactus said:\n{}", run.said());
+        if !within(FOLLOWED, is_kept) {
+            let has_ended = within(END, || run.has_ended());
+            let state = if has_ended { "the run has ended" } else { "the run goes on without it" };
+            bail!("the promise has ended, {state}; tactus said:\n{}", run.said());
+        }
         let agents = run.agents();
         let has_places = || {
             let places = agents.iter().filter_map(|&tid| affinity::get(tid).ok().filter(|place| place.len() == 1));

@@ -23,6 +23,7 @@ use lab::suite::Stage;
 use lab::varied::{self, ROBUST, Varied};
 use lab::{Paper, Problem, Results, Suite, robust};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -190,6 +191,9 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
         }
         let verdicts = judge(paper, measured, |id| suite.asks(id))?;
         text += &table(paper, &verdicts);
+        if args.robust {
+            text += &varied_line(paper);
+        }
         judged.push((paper, Judged { paper: &paper.key, verdicts, measured }));
     }
     // Nothing is recorded unless the claims of all papers can be judged.
@@ -209,6 +213,18 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
         output::print(&text)?;
     }
     reject_toothless(&judged)
+}
+
+/// Counts the variations of the parameters of `paper`, and the verdicts that differ.
+fn varied_line(paper: &Paper) -> String {
+    let flips: Vec<_> = paper.robust.iter().flat_map(|varied| &varied.flips).collect();
+    let claims: BTreeSet<_> = flips.iter().map(|flip| &flip.claim).collect();
+    format!(
+        "other values of parameters: {}; verdicts that differ: {}, of claims: {}\n\n",
+        paper.robust.len(),
+        flips.len(),
+        claims.len()
+    )
 }
 
 /// Describes the differences of `verdicts` from the verdicts on the recorded results under the current bounds.

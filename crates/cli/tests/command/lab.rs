@@ -131,6 +131,7 @@ fn other_values_of_a_parameter_are_tried_and_recorded() {
     place.file("papers/tiny/scenarios/hogs.toml", changed);
     let text = good(&place, &["run", "all", "--robust", "--record"]);
     assert!(text.contains("T1   partly"), "{text}");
+    assert!(text.contains("other values of parameters: 4; verdicts that differ: 2, of claims: 2\n"), "{text}");
     let varied = json(&String::from_utf8(place.read("papers/tiny/robust.json")).expect("it is text"));
     assert_eq!(varied[0]["parameter"], "shares · length");
     assert_eq!((&varied[0]["value"], &varied[0]["flips"]), (&"225ms".into(), &Value::Array(Vec::new())));

@@ -134,7 +134,7 @@ impl ThreadEvents {
         let (ThreadTimer::Wanted, Some(waiting)) = (&self.timer, agents.on(cpu)) else { return Ok(()) };
         self.timer = match CpuTimer::of_thread(thread.tid()) {
             Ok(timer) => {
-                // As above.
+                // The tid must not have been reused.
                 thread.status()?;
                 // Edge-triggered, because the timer stays readable once the thread has ended.
                 waiting.add_edges(&timer, SPENT)?;

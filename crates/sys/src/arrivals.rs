@@ -3,7 +3,7 @@
 //! A watcher that is woken at every switch causes further switches: see [`switches`](crate::switches). The reader
 //! therefore awaits one arrival at a time.
 
-use crate::switches::refused;
+use crate::switches::refused_for;
 use crate::wake_source::WakeSource;
 use crate::{Error, Result};
 use perf_event::Builder;
@@ -28,10 +28,7 @@ impl Arrivals {
         // Every record reaches the watermark, because it is longer than a byte.
         builder.context_switch(true).wakeup_watermark(1).observe_pid(raw).any_cpu();
         let begun = WakeSource::open(&builder).map(|source| Arrivals { source });
-        begun.map_err(|error| match error.raw_os_error() {
-            Some(libc::ESRCH) => Error::Gone(tid),
-            _ => refused(error, format!("await that thread {tid} begins to run")),
-        })
+        begun.map_err(|error| refused_for(tid, error, format!("await that thread {tid} begins to run")))
     }
 
     /// Awaits arrivals from now on. Allocates memory only on failure.

@@ -1,6 +1,6 @@
 //! Forks: new threads and processes, reported by the kernel as they start.
 
-use crate::switches::refused;
+use crate::switches::refused_for;
 use crate::{Error, Result};
 use perf_event::events::Software;
 use perf_event::{Builder, Sampler};
@@ -40,10 +40,7 @@ impl Children {
             sampler.as_counter_mut().enable()?;
             Ok(Children { sampler })
         });
-        begun.map_err(|error| match error.raw_os_error() {
-            Some(libc::ESRCH) => Error::Gone(tid),
-            _ => refused(error, format!("watch the forks of thread {tid}")),
-        })
+        begun.map_err(|error| refused_for(tid, error, format!("watch the forks of thread {tid}")))
     }
 
     /// Appends to `processes` the pids of the processes that were forked since the last call, and removes the pids of

@@ -1,6 +1,6 @@
 //! Timers of the CPU time of a thread: a file descriptor becomes readable when the thread has used a given CPU time.
 
-use crate::switches::refused;
+use crate::switches::refused_for;
 use crate::wake_source::WakeSource;
 use crate::{Error, Result};
 use perf_event::Builder;
@@ -31,10 +31,7 @@ impl CpuTimer {
         // An interrupt in a system call of the thread counts only if the kernel is included.
         builder.include_kernel().sample_period(u64::from(u32::MAX)).wakeup_events(1).observe_pid(raw).any_cpu();
         let begun = WakeSource::open(&builder).map(|source| CpuTimer { source, is_set: false });
-        begun.map_err(|error| match error.raw_os_error() {
-            Some(libc::ESRCH) => Error::Gone(tid),
-            _ => refused(error, format!("set a timer of the CPU time of thread {tid}")),
-        })
+        begun.map_err(|error| refused_for(tid, error, format!("set a timer of the CPU time of thread {tid}")))
     }
 
     /// Sets the timer: the file descriptor becomes readable when the thread has used `time` from now on, and again

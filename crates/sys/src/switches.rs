@@ -95,10 +95,8 @@ impl Switches {
             Wake::OnLeave => builder.include_kernel().sample_period(1).wakeup_events(1),
         };
         builder.observe_pid(raw).any_cpu();
-        Switches::begin(builder).map_err(|error| match error.raw_os_error() {
-            Some(libc::ESRCH) => Error::Gone(tid),
-            _ => refused(error, format!("see the context switches of thread {tid}")),
-        })
+        Switches::begin(builder)
+            .map_err(|error| refused_for(tid, error, format!("see the context switches of thread {tid}")))
     }
 
     /// Records the switches of all threads on CPU `cpu` from now on. The watcher is not woken at each switch, because
@@ -171,7 +169,12 @@ pub fn paranoia() -> Result<i32> {
     file::value("/proc/sys/kernel/perf_event_paranoid", "a number")
 }
 
-pub(crate) fn refused(error: io::Error, what: String) -> Error {
+/// Returns the error of an event of thread `tid`.
+pub(crate) fn refused_for(tid: u32, error: io::Error, what: String) -> Error {
+    if error.raw_os_error() == Some(libc::ESRCH) { Error::Gone(tid) } else { refused(error, what) }
+}
+
+fn refused(error: io::Error, what: String) -> Error {
     let remedy =
         "run with CAP_PERFMON or CAP_SYS_ADMIN; for threads of this user, set kernel.perf_event_paranoid to 1 or less";
     match error.raw_os_error() {

@@ -6,7 +6,7 @@ use super::dispatcher::Dispatcher;
 use super::member::{Former, Member, Raise, RaiseBy};
 use super::refusal::Refusal;
 use super::scan::{Found, Known, THREADS_MOST, find};
-use crate::affinity::observe;
+use crate::affinity::{give_back, observe};
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Original};
 use sched::{CpuSet, EntityId};
@@ -97,12 +97,17 @@ impl<K: Kernel> Dispatcher<K> {
         let original = Original { attributes, ..original };
         let entry = Entry { thread: new.identity, leader: new.leader, original, confined, reserved: None };
         let row = self.table.record(&entry).map_err(Refusal::Full)?;
-        let answer = if original.affinity.contains(client.cpu) {
-            self.kernel.set_affinity(&new.thread, &confined)
-        } else {
-            // The client may not serve the thread on this CPU. The next turn finds a CPU for the thread.
-            client.has_moved_threads = true;
+        // The client may not serve the thread on a CPU outside its original affinity. The next turn finds a CPU for it.
+        let is_excluded = !original.affinity.contains(client.cpu);
+        client.has_moved_threads |= is_excluded;
+        let answer = if self.suspended {
+            // All threads have their original CPUs until `resume`. This thread may have inherited a confinement.
+            let now = self.kernel.affinity(&new.thread);
+            now.and_then(|now| give_back(&self.kernel, &new.thread, &original, &now).map(drop))
+        } else if is_excluded {
             Ok(())
+        } else {
+            self.kernel.set_affinity(&new.thread, &confined)
         };
         match answer {
             Ok(()) => {}

@@ -6,3 +6,4 @@ mod gangs;
 mod parking;
 mod scene;
 mod siblings;
+mod suspension;

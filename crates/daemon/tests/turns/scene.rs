@@ -78,12 +78,17 @@ impl Scene {
     /// Starts another thread of process `pid`, and adopts the new threads of all clients.
     pub(crate) fn clone_thread(&mut self, pid: u32, workload: Workload) -> u32 {
         let tid = self.host.world_mut().clone_thread(pid, workload).expect("numbers are free");
+        self.adopt();
+        tid
+    }
+
+    /// Adopts the new threads of all clients.
+    pub(crate) fn adopt(&mut self) {
         for known in self.dispatcher.known() {
             let found = find(&self.daemon, &known);
             self.dispatcher.adopt(known.tree, found).expect("it can be adopted");
         }
         self.lend();
-        tid
     }
 
     /// Begins the loans that threads wait for.

@@ -6,6 +6,7 @@
 
 mod apart;
 mod handle;
+mod mounting;
 mod name;
 mod process;
 mod succession;

@@ -6,6 +6,7 @@ mod shares;
 mod thread_events;
 
 pub use freezing::Freezer;
+pub(crate) use freezing::prepare as prepare_freezing;
 pub use sentinels::Sentinels;
 pub(crate) use thread_events::entered;
 

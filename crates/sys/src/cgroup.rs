@@ -1,19 +1,16 @@
 //! Control groups: mount points, groups that Tactus creates, and moves of tasks between groups.
 
 use crate::thread::Thread;
-use crate::{Error, Result, file};
+use crate::{Error, Result, file, private_mount};
 use procfs::process::Process;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, mkdirat, unlinkat};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsmount, fsopen};
+use rustix::mount::MountAttrFlags;
 use std::io;
 use std::path::{Path, PathBuf};
 
 const REMEDY: &str = "run as root, or use a control group that is delegated to this user and not mounted read-only";
 const MOUNTED: &str = "mount a control group hierarchy (/sys/fs/cgroup), or run with the privilege to mount one";
-
-/// Maximum number of further attempts to mount a hierarchy. The kernel waits for 10 ms in each.
-const MOUNTS_MOST: u32 = 50;
 
 /// The two versions of hierarchies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -54,29 +51,14 @@ impl Hierarchy {
         Hierarchy::mounted(Version::Two, "")
     }
 
-    /// Returns the hierarchy of version 1 with `controller`. If the hierarchy is not mounted, mounts it privately for
-    /// this handle. The private mount is not visible to other processes and ends with the handle.
+    /// Returns the hierarchy of version 1 with `controller`. If the hierarchy is not mounted, mounts it privately. The
+    /// private mount is not visible to other processes, and ends with this process.
     ///
     /// # Errors
     /// The kernel lacks the hierarchy, or the caller lacks the privilege to mount it.
     pub fn one_or_mount(controller: &str) -> Result<Hierarchy> {
         let Err(missing) = Hierarchy::one(controller) else { return Hierarchy::one(controller) };
-        let mount = || -> io::Result<OwnedFd> {
-            let context = fsopen("cgroup", FsOpenFlags::FSOPEN_CLOEXEC)?;
-            fsconfig_set_flag(context.as_fd(), controller)?;
-            fsconfig_create(context.as_fd())?;
-            let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-            Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
-        };
-        // While the kernel still removes an earlier private mount, Linux answers EBUSY: the call restarts, and finds
-        // its file system context used up (`cgroup1_get_tree`, kernel/cgroup/cgroup-v1.c; `vfs_cmd_create`, fs/fsopen.c; seen in 6.18).
-        let mut mounted = mount();
-        for _ in 0..MOUNTS_MOST {
-            if !matches!(&mounted, Err(error) if error.raw_os_error() == Some(libc::EBUSY)) {
-                break;
-            }
-            mounted = mount();
-        }
+        let mounted = private_mount::open("cgroup", Some(controller), MountAttrFlags::MOUNT_ATTR_NOSUID);
         let root = mounted.map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
                 Error::from(error, format!("mount the cgroup hierarchy of {controller}"), "run with CAP_SYS_ADMIN")

@@ -161,21 +161,6 @@ mod tests {
     use crate::child::{Child, Work};
     use crate::usage::Meter;
 
-    #[test]
-    fn a_hierarchy_is_mounted_again_while_the_kernel_removes_its_earlier_mount() {
-        // Few hosts mount this controller.
-        let controller = "net_prio";
-        let mounted = Hierarchy::one_or_mount(controller);
-        if let Err(error) = mounted {
-            return eprintln!("SKIPPED: {error}");
-        }
-        drop(mounted);
-        for nth in 0..20 {
-            let again = Hierarchy::one_or_mount(controller);
-            assert!(again.is_ok(), "mount {nth}: {}", again.unwrap_err());
-        }
-    }
-
     /// Moves a spinning child into a new group of `hierarchy`. Freezes and thaws the child three times, and checks that
     /// it runs only while thawed. Removing the group moves the child back.
     fn freezes_and_thaws(hierarchy: Result<Hierarchy>, name: &str) {

@@ -35,6 +35,7 @@ pub mod inheritance;
 pub mod kernel;
 pub mod launch;
 pub mod memory;
+mod private_mount;
 pub mod privileges;
 pub mod process;
 pub mod realtime;

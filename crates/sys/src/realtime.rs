@@ -1,9 +1,9 @@
 //! The limits of real-time threads on this machine: throttling, the fair servers, and the runtime of control groups.
 
 use crate::cgroup::{Group, Hierarchy};
-use crate::{Error, Result, cpus, file, kernel};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use crate::{Error, Result, cpus, file, kernel, private_mount};
+use rustix::fd::OwnedFd;
+use rustix::mount::MountAttrFlags;
 use sched::{CpuId, Nanos};
 use std::io;
 
@@ -103,20 +103,15 @@ fn not_shown(error: io::Error, path: &str) -> Error {
     }
 }
 
-/// Opens debugfs at its mount point. If debugfs is not mounted, mounts debugfs privately for this handle.
+/// Opens debugfs at its mount point. If debugfs is not mounted, mounts debugfs privately.
 fn debugfs() -> Result<OwnedFd> {
     if std::path::Path::new("/sys/kernel/debug/sched").is_dir()
         && let Ok(directory) = file::directory("/sys/kernel/debug")
     {
         return Ok(directory);
     }
-    let mount = || -> io::Result<OwnedFd> {
-        let context = fsopen("debugfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_create(context.as_fd())?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
-    };
-    mount().map_err(|error| match error.raw_os_error() {
+    let mounted = private_mount::open("debugfs", None, MountAttrFlags::MOUNT_ATTR_RDONLY);
+    mounted.map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV) => Error::Absent {
             what: "debugfs".to_string(),
             why: "this kernel is without it".to_string(),

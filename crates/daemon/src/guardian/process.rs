@@ -1,6 +1,7 @@
 //! The guardian's process, which watches the daemon and restores all threads when the daemon cannot.
 
 use super::apart::Apart;
+use super::mounting::Mounting;
 use super::name::{AGENT_PREFIX, NAME};
 use super::urging::Urging;
 use super::watch::{DaemonState, INTERVAL, PATIENCE, PATIENCE_WITH_COMMANDS, PATIENCE_WITH_KEEPER, Verdict, Watch};
@@ -79,6 +80,8 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
         Err(sys::Error::Gone(_)) => None,
         Err(error) => return Err(error.into()),
     };
+    let mut mounting = Mounting::default();
+    mounting.at_once(&table);
     if !stand_by(&table, me.identity())? {
         return Ok(true);
     }
@@ -95,6 +98,7 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
         // A CPU whose steal time cannot be read counts as not stolen from.
         let stolen = |cpu| steal.borrow_mut().as_mut()?.read(cpu);
         let verdict = watch.step(&table, state, stolen);
+        mounting.begin(&table);
         if matches!(verdict, Verdict::Kill { .. } | Verdict::Restore) {
             report.push_str(&std::mem::take(&mut complaints));
         }

@@ -78,6 +78,12 @@ fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Opens the hierarchy in which Tactus creates freezer groups, for later calls of this process. Errors are ignored: a
+/// later call returns them.
+pub(crate) fn prepare() {
+    let _ = Hierarchy::one_or_mount(CONTROLLER);
+}
+
 /// See [`Kernel::freezer_group`](crate::kernel::Kernel::freezer_group).
 pub(super) fn group_for(leader: &Thread) -> Result<ControlGroup> {
     let pid = leader.tid();

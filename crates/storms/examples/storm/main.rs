@@ -22,6 +22,7 @@ use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -136,17 +137,22 @@ fn run(storm: &Storm) -> Result<ExitCode> {
     let last = storm.first.saturating_add(storm.rounds);
     let mut longest = sched::Nanos::ZERO;
     for number in storm.first..last {
-        let again = || format!("this round alone:{kind} --seed {seed} --first {number} --rounds 1");
-        let (round, victim, took) = if storm.unplug {
+        // A round that hangs the machine prints nothing else.
+        let begin = |victim: usize, round: &dyn Display| {
+            println!("round {number}: {}: {round}", victims.0[victim].name());
+        };
+        let took = if storm.unplug {
             let round = Unplugging::of(seed, number, victims.0.len());
-            (round.to_string(), round.victim, round.run(&storm.tactus, &victims))
+            begin(round.victim, &round);
+            round.run(&storm.tactus, &victims)
         } else {
             let round = Round::of(seed, number, victims.0.len());
-            (round.to_string(), round.victim, round.run(&storm.tactus, &victims))
+            begin(round.victim, &round);
+            round.run(&storm.tactus, &victims)
         };
-        let name = victims.0[victim].name();
-        let took = took.with_context(|| format!("round {number}: {name}: {round}; {}", again()))?;
-        println!("round {number}: {name}: {round}: as before after {took}");
+        let took =
+            took.with_context(|| format!("round {number}, alone:{kind} --seed {seed} --first {number} --rounds 1"))?;
+        println!("  as before after {took}");
         longest = longest.max(took);
     }
     println!("{} rounds; all was as before after {longest} at the latest", storm.rounds);

@@ -3,7 +3,7 @@
 use crate::victims::{Victim, after, within};
 use anyhow::{Context, Result, bail};
 use sched::Nanos;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use sys::attributes::{self, Attributes, Policy};
 use sys::cpus;
 use sys::process::Process;
-use sys::thread::{self, Identity, State, Thread};
+use sys::thread::{self, Identity, Thread};
 
 /// Real-time priorities of the run's threads.
 use daemon::kernel::priority::{AGENT, GUARDIAN};
@@ -146,15 +146,21 @@ impl RunUnderTest {
     /// Waits for the end of all processes of the run. Returns the elapsed time.
     pub(crate) fn all_end_within(&mut self, limit: Nanos) -> Result<Nanos> {
         let ended = after(limit, || self.has_ended() && self.processes().is_empty());
-        ended.with_context(|| {
-            let left = self.processes().into_iter().map(|pid| {
-                let state = thread::status(pid).map_or(State::Dead, |status| status.state);
-                let children = thread::children(pid).map_or(0, |all| all.len());
-                let stack = fs::read_to_string(format!("/proc/{pid}/stack")).unwrap_or_default();
-                format!("process {pid} ({state:?}, {children} children), in the kernel at:\n{stack}")
-            });
-            format!("still there after {limit}: {}", left.collect::<Vec<_>>().join(", "))
-        })
+        ended.with_context(|| format!("still there after {limit}:\n{}", self.states()))
+    }
+
+    /// Returns the state of each thread of the run, and where a thread that does not run waits in the kernel.
+    pub(crate) fn states(&self) -> String {
+        let mut lines = String::new();
+        for pid in self.processes() {
+            for tid in thread::threads(pid).unwrap_or_default() {
+                let Ok(status) = thread::status(tid) else { continue };
+                let stack = fs::read_to_string(format!("/proc/{tid}/stack")).unwrap_or_default();
+                let calls = stack.lines().map(|line| line.trim_start_matches("[<0>] ")).collect::<Vec<_>>().join(" < ");
+                let _ = writeln!(lines, "thread {tid} of {pid} ({}), {:?}: {calls}", status.name, status.state);
+            }
+        }
+        lines
     }
 
     /// Returns the output of the run.

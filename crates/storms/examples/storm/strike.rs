@@ -85,19 +85,19 @@ impl Round {
         let chosen = &victims.0[self.victim];
         let mut run = RunUnderTest::begin(tactus, chosen, self.promise, self.stall().as_deref())?;
         run.wait_until_it_keeps(None, BEGIN, || is_changed(chosen, &before[self.victim]))?;
-        let end = |limit: Nanos| as_before(victims, &before, self.victim, limit, || false);
+        let end = |run: &RunUnderTest, limit: Nanos| as_before(run, victims, &before, self.victim, limit, || false);
         let took = if let Target::Thread(thread) = self.target {
             // The service began before the promise was kept, so the thread has stalled after this time. A check before
             // it could find a process that is already in its group and has no other value of Tactus yet.
             clock::sleep(STALL + self.instant);
-            end(thread.restored_within())
+            end(&run, thread.restored_within())
         } else {
             clock::sleep(self.instant);
             match self.target {
                 Target::Guardian => self.strike_guardian(&mut run, victims, &before),
                 Target::FrontEnd => self.strike_front_end(&run, victims, &before),
-                Target::Agent(number) => self.strike_agent(&run, number).and_then(|()| end(PROMISED)),
-                Target::Core | Target::Thread(_) => strike(&run.core()?, self.how).and_then(|()| end(PROMISED)),
+                Target::Agent(number) => self.strike_agent(&run, number).and_then(|()| end(&run, PROMISED)),
+                Target::Core | Target::Thread(_) => strike(&run.core()?, self.how).and_then(|()| end(&run, PROMISED)),
             }
         };
         let took = took.with_context(|| format!("tactus said:\n{}", run.said()))?;
@@ -126,7 +126,7 @@ impl Round {
             ensure!(is_changed(&victims.0[self.victim], &before[self.victim]), "the promise is not kept");
             strike(&core, How::Kill)?;
         }
-        let took = as_before(victims, before, self.victim, PROMISED, || false)?;
+        let took = as_before(run, victims, before, self.victim, PROMISED, || false)?;
         if self.how == How::Stop {
             front_end.cont()?;
         }
@@ -150,13 +150,13 @@ impl Round {
         let struck = run.guardian(None).context("there is no guardian")?;
         let process = Process::open_as(struck)?;
         strike(&process, self.how)?;
-        let first = as_before(victims, before, self.victim, PROMISED, || run.guardian(Some(struck)).is_some())?;
+        let first = as_before(run, victims, before, self.victim, PROMISED, || run.guardian(Some(struck)).is_some())?;
         let is_kept = || is_changed(&victims.0[self.victim], &before[self.victim]);
         run.wait_until_it_keeps(Some(struck), BEGIN, is_kept)?;
         ensure!(process.ends_within(END), "the guardian that was struck is still there after {END}");
         clock::sleep(self.next);
         strike(&run.core()?, How::Kill)?;
-        Ok(first.max(as_before(victims, before, self.victim, PROMISED, || false)?))
+        Ok(first.max(as_before(run, victims, before, self.victim, PROMISED, || false)?))
     }
 }
 
@@ -174,6 +174,7 @@ pub(crate) fn below(seed: u64, number: u32) -> impl FnMut(u64) -> u64 {
 /// after an RCU grace period (`rcu_sync_enter`, called by `cgroup_procs_write_start`, kernel/cgroup/cgroup.c, v7.2).
 /// Beside the busy victims, a grace period may take over a second. The limit was a second until this was seen.
 pub(crate) fn as_before(
+    run: &RunUnderTest,
     victims: &Victims,
     before: &[Picture],
     chosen: usize,
@@ -196,15 +197,21 @@ pub(crate) fn as_before(
         last.as_ref().is_ok_and(|all| all.iter().all(|(_, it)| it.is_membership()))
     });
     let Some(took) = took else {
+        let states = run.states();
         let left = changes(victims, before)?;
         last?;
-        bail!("not as before after {limit}; then:\n{}", lines_of(&left))
+        bail!("not as before after {limit}; then:\n{}\n{states}", lines_of(&left))
     };
     let is_moved_back = || or() || changes(victims, before).is_ok_and(|all| all.is_empty());
     let rest = limit.saturating_sub(took) + END;
     if after(rest, is_moved_back).is_none() {
         let left = changes(victims, before)?;
-        bail!("a process is not in its control group after {}; then:\n{}", took + rest, lines_of(&left));
+        bail!(
+            "a process is not in its control group after {}; then:\n{}\n{}",
+            took + rest,
+            lines_of(&left),
+            run.states()
+        );
     }
     Ok(took)
 }

@@ -75,7 +75,7 @@ impl Unplugging {
             // The core may be ending already.
             let _ = core.kill();
         }
-        let took = as_before(victims, &before, self.victim, PROMISED, || false)
+        let took = as_before(&run, victims, &before, self.victim, PROMISED, || false)
             .with_context(|| format!("tactus said:\n{}", run.said()))?;
         run.all_end_within(END)?;
         Ok(took)

@@ -5,12 +5,20 @@ use crate::step::clock;
 use crate::stream::read_lines;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 const QEMU: &str = "qemu-system-x86_64";
+/// Name of the socket on which QEMU takes commands (QMP), in the folder of the machine.
+const CONTROL: &str = "control";
+/// Commands that interrupt the guest.
+const NMI: &[u8] = br#"{"execute": "qmp_capabilities"} {"execute": "inject-nmi"}"#;
+/// Maximum time for which a guest prints where its tasks wait.
+const STACKS: Duration = Duration::from_secs(20);
 
 /// Time base of a guest's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,8 +78,14 @@ impl Machine<'_> {
             command.args(["-icount", "shift=1,sleep=off"]);
         }
         command.arg("-kernel").arg(&self.kernel.image).args(["-initrd", &file("archive")]);
-        command.args(["-append", "console=ttyS0 quiet panic=-1 oops=panic rdinit=/init"]);
+        // After an NMI, the kernel prints the stacks of all tasks and CPUs (kernel-parameters.txt, v7.2), and ends.
+        command.args([
+            "-append",
+            "console=ttyS0 quiet panic=-1 oops=panic unknown_nmi_panic panic_print=0x41 rdinit=/init",
+        ]);
         command.args(["-serial", &format!("file:{}", file("console"))]);
+        // The path of a socket has at most 107 bytes, so it is relative.
+        command.current_dir(self.folder).args(["-qmp", &format!("unix:{CONTROL},server=on,wait=off")]);
         command.args(["-chardev", "stdio,id=output,signal=off"]);
         command.args(["-chardev", &format!("file,id=status,path={}", file("status"))]);
         if self.kernel.has_virtio {
@@ -106,7 +120,15 @@ impl Machine<'_> {
                 Err(RecvTimeoutError::Timeout) => break false,
             }
         };
-        end(&mut qemu, in_time)?;
+        if !in_time {
+            // Without the stacks, the report says only that the guest did not end.
+            if let Ok(_control) = self.ask_for_stacks() {
+                let asked = clock();
+                while lines.recv_timeout(STACKS.saturating_sub(asked.elapsed())).is_ok() {}
+            }
+            qemu.kill()?;
+        }
+        qemu.wait()?;
         reader.join().expect("a reader of lines does not panic");
         let status = fs::read_to_string(self.folder.join("status")).unwrap_or_default();
         let word = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_string);
@@ -116,6 +138,14 @@ impl Machine<'_> {
             None => End::TooLong,
         };
         Ok(Ran { end, output, up: word("up ") })
+    }
+
+    /// Has the guest print where its tasks wait, to the file `console`, and end. QEMU carries out the commands while the
+    /// returned connection is open.
+    fn ask_for_stacks(&self) -> std::io::Result<UnixStream> {
+        let mut control = UnixStream::connect(self.folder.join(CONTROL))?;
+        control.write_all(NMI)?;
+        Ok(control)
     }
 
     /// Returns the last lines of the outputs of the kernel and QEMU.
@@ -128,13 +158,4 @@ impl Machine<'_> {
         });
         tails.join("\n").trim().to_string()
     }
-}
-
-/// Waits for the end of QEMU, or kills QEMU if its time limit has expired.
-fn end(qemu: &mut Child, in_time: bool) -> Result<()> {
-    if !in_time {
-        qemu.kill()?;
-    }
-    qemu.wait()?;
-    Ok(())
 }

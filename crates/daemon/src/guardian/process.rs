@@ -89,7 +89,8 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
         waiting.add(daemon, 0)?;
     }
     table.set_guardian(me.identity());
-    let (mut watch, mut urging) = (Watch::default(), Urging::default());
+    let mut watch = Watch::default();
+    let mut urging = daemon.as_ref().map(Urging::of_predecessor).unwrap_or_default();
     // The files stay open, because the guardian reads them 20 times a second.
     let (steal, mut first) = (RefCell::new(StealMeter::open().ok()), None);
     let mut due = clock::now();

@@ -5,7 +5,7 @@
 //! address space (`mmap_lock`). Neither knows priority inheritance. If a client has preempted the holder, the agent
 //! waits for the client, and the client runs on, because the agent does not take its turn.
 
-use super::name::KEEPER;
+use super::name::{AGENT_PREFIX, KEEPER};
 use crate::kernel::priority;
 use crate::table::{Beating, Table};
 use sched::{CpuSet, Nanos};
@@ -29,6 +29,23 @@ pub(super) struct Urging {
 }
 
 impl Urging {
+    /// Returns the threads of `daemon` that an earlier guardian has urged, and has not relaxed before its end.
+    pub(super) fn of_predecessor(daemon: &Process) -> Urging {
+        let left = |tid: u32| {
+            let thread = Thread::open(tid).ok()?;
+            let name = thread.status().ok()?.name;
+            let is_urged = attributes::get(tid).is_ok_and(|found| found == URGED);
+            // The agents always have this priority.
+            let before = match name.as_str() {
+                name if name.starts_with(AGENT_PREFIX) => return None,
+                KEEPER => Attributes::raised(priority::SENTINEL),
+                _ => Attributes::of(Policy::Other { nice: 0 }),
+            };
+            is_urged.then_some((thread, before))
+        };
+        Urging { threads: thread::threads(daemon.pid()).unwrap_or_default().into_iter().filter_map(left).collect() }
+    }
+
     /// Urges the threads of `daemon` that do not sleep, until the agents of the CPUs `late` have beaten.
     pub(super) fn urge(&mut self, daemon: &Process, table: &Table, late: &CpuSet) {
         let beats = |cpu| table.beats(Beating::Agent(cpu));
@@ -127,5 +144,30 @@ mod tests {
         assert_eq!(attributes::get(child.pid()).unwrap(), before);
         urging.relax();
         assert!(urging.threads.is_empty());
+    }
+
+    #[test]
+    fn threads_that_an_earlier_guardian_has_urged_are_relaxed_and_agents_are_not() {
+        let before = Attributes::of(Policy::Other { nice: 0 });
+        let start = |name: String, attributes| {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let (done, wait) = std::sync::mpsc::channel::<()>();
+            let body = move || {
+                let _ = sender.send((thread::current(), attributes::set(thread::current(), attributes)));
+                // Ends when the test drops `done`.
+                let _ = wait.recv();
+            };
+            drop(std::thread::Builder::new().name(name).spawn(body).unwrap());
+            let (tid, outcome) = receiver.recv().unwrap();
+            outcome.map(|()| (tid, done))
+        };
+        let urged = start("tactus-core".to_string(), URGED);
+        let agent = start(format!("{AGENT_PREFIX}0"), URGED);
+        let lent = start("tactus-donor".to_string(), Attributes::of(URGED.policy));
+        let (Ok(urged), Ok(agent), Ok(lent)) = (urged, agent, lent) else { return eprintln!("SKIPPED: not permitted") };
+        let me = Process::open(std::process::id()).unwrap();
+        Urging::of_predecessor(&me).relax();
+        let found = [&urged, &agent, &lent].map(|(tid, _)| attributes::get(*tid).unwrap());
+        assert_eq!(found, [before, URGED, Attributes::of(URGED.policy)]);
     }
 }

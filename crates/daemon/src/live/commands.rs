@@ -295,6 +295,7 @@ mod tests {
             kernel,
             dispatcher: Mutex::new(dispatcher),
             kernel_kept: None,
+            beginning_loans: Mutex::default(),
             shares: Mutex::default(),
             table,
             channels: Vec::new(),

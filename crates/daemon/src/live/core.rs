@@ -112,6 +112,7 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
         kernel: &kernel,
         dispatcher: Mutex::new(dispatcher),
         kernel_kept,
+        beginning_loans: Mutex::default(),
         shares: Mutex::default(),
         table: Arc::clone(&table),
         channels,

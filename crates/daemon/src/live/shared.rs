@@ -28,6 +28,8 @@ pub(super) struct Shared<'k> {
     pub(super) dispatcher: Mutex<Dispatcher<&'k Linux>>,
     /// The promises, if the kernel keeps them. The dispatcher has no clients then.
     pub(super) kernel_kept: Option<Mutex<KernelKept<&'k Linux>>>,
+    /// Locked by the thread that begins loans.
+    pub(super) beginning_loans: Mutex<()>,
     /// The processes with a share of the CPUs, each with the rows of its groups.
     pub(super) shares: Mutex<Vec<(u32, Vec<Row>)>>,
     pub(super) table: Arc<Table>,
@@ -104,10 +106,12 @@ impl<'k> Shared<'k> {
     }
 
     /// Begins up to `most` of the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns whether
-    /// there were such threads. Some of them may still wait. Calls `beat` before each step. The donors start at the
+    /// there were such threads. Some of them may still wait. While another thread begins loans, does nothing: both would
+    /// begin the same. Calls `beat` before each step. The donors start at the
     /// priority of the agents: starting a thread changes the address space, and an agent that has a page fault
     /// meanwhile waits for the end of the change.
     pub(super) fn provide_loans(&self, most: usize, beat: impl Fn()) -> bool {
+        let Ok(_beginning) = self.beginning_loans.try_lock() else { return true };
         let threads = at_agent_priority(|| self.lock().without_loan());
         for some in threads[..threads.len().min(most)].chunks(AT_ONCE) {
             beat();

@@ -15,6 +15,10 @@ use std::error::Error;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Maximum time to wait for the rest of the job's output.
+const COPIED: Duration = Duration::from_secs(5);
 
 /// File systems to mount, their mount points, and whether a failure is tolerated.
 const MOUNTS: &[(&str, &str, bool)] = &[
@@ -59,7 +63,9 @@ fn run() -> Result<(), Box<dyn Error>> {
     // The output goes through a pipe: a serial line is a terminal, and programs write to terminals differently.
     let (said, speaking) = std::io::pipe()?;
     command.stdin(Stdio::null()).stdout(speaking.try_clone()?).stderr(speaking);
-    let copied = std::thread::spawn(move || copy(said, &mut output));
+    let (done, copied) = std::sync::mpsc::channel();
+    // The receiver may have given up.
+    std::thread::spawn(move || drop(done.send(copy(said, &mut output))));
     let up = fs::read_to_string("/proc/uptime")?;
     writeln!(status, "up {}", up.split(' ').next().unwrap_or_default())?;
     let child = command.spawn().map_err(|error| format!("cannot begin {command:?}: {error}"))?;
@@ -67,7 +73,10 @@ fn run() -> Result<(), Box<dyn Error>> {
     drop(command);
     let code = ended(child.id())?;
     end_all()?;
-    copied.join().expect("copying does not panic")?;
+    // A process that is left frozen does not end, and keeps the pipe open.
+    if let Ok(outcome) = copied.recv_timeout(COPIED) {
+        outcome?;
+    }
     writeln!(status, "exit {code}")?;
     Ok(())
 }

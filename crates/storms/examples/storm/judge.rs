@@ -13,6 +13,8 @@ pub(crate) struct Looks {
     pub(crate) attributes: Attributes,
     pub(crate) affinity: CpuSet,
     pub(crate) is_stopped: bool,
+    /// Whether the thread is frozen by a freezer of version 1.
+    pub(crate) is_frozen: bool,
     /// Whether the thread is in a freezer group of Tactus.
     pub(crate) is_enclosed: bool,
     /// Real-time priority that the thread inherits from Tactus.
@@ -27,6 +29,9 @@ impl fmt::Display for Looks {
         }
         if self.is_enclosed {
             f.write_str(", in a freezer group of Tactus")?;
+        }
+        if self.is_frozen {
+            f.write_str(", frozen")?;
         }
         if self.is_stopped { f.write_str(", stopped") } else { Ok(()) }
     }
@@ -151,7 +156,10 @@ fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
     // The kernel reports the real-time priorities 1 to 99 as -2 to -100.
     let effective = (-100..=-2).contains(&priority).then(|| (-1 - priority).unsigned_abs());
     let inherited = effective.filter(|_| effective != own);
-    let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped, is_enclosed, inherited };
+    // A frozen thread waits in `__refrigerator` (kernel/freezer.c, v7.2).
+    let is_frozen = state == State::Uninterruptible && thread.waits_in().is_some_and(|it| it == "__refrigerator");
+    let is_stopped = state == State::Stopped;
+    let looks = Looks { attributes, affinity, is_stopped, is_frozen, is_enclosed, inherited };
     Ok((state != State::Dead).then_some((thread.identity(), looks)))
 }
 
@@ -164,7 +172,8 @@ mod tests {
 
     fn looks(nice: i32) -> Looks {
         let attributes = Attributes::of(Policy::Other { nice });
-        Looks { attributes, affinity: CpuSet::first_n(2), is_stopped: false, is_enclosed: false, inherited: None }
+        let affinity = CpuSet::first_n(2);
+        Looks { attributes, affinity, is_stopped: false, is_frozen: false, is_enclosed: false, inherited: None }
     }
 
     fn picture(threads: &[(u32, Looks)]) -> Picture {
@@ -197,6 +206,7 @@ mod tests {
         let is_membership = |found| before.changes(&picture(&[(1, found)]))[0].is_membership();
         assert!(is_membership(enclosed));
         assert!(!is_membership(Looks { is_stopped: true, ..enclosed }) && !is_membership(looks(6)));
+        assert!(!is_membership(Looks { is_frozen: true, ..enclosed }));
     }
 
     #[test]

@@ -134,6 +134,17 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         println!("no storm here: {reason}");
         return Ok(ExitCode::from(77));
     }
+    if let Err(finding) = play(storm, seed, &victims) {
+        // Printed before the victims end: a victim that is left frozen does not end.
+        eprintln!("error: {finding:#}");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Plays the rounds of the storm.
+fn play(storm: &Storm, seed: u64, victims: &Victims) -> Result<()> {
+    let kind = storm.kind();
     let last = storm.first.saturating_add(storm.rounds);
     let mut longest = sched::Nanos::ZERO;
     for number in storm.first..last {
@@ -144,11 +155,11 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         let took = if storm.unplug {
             let round = Unplugging::of(seed, number, victims.0.len());
             begin(round.victim, &round);
-            round.run(&storm.tactus, &victims)
+            round.run(&storm.tactus, victims)
         } else {
             let round = Round::of(seed, number, victims.0.len());
             begin(round.victim, &round);
-            round.run(&storm.tactus, &victims)
+            round.run(&storm.tactus, victims)
         };
         let took =
             took.with_context(|| format!("round {number}, alone:{kind} --seed {seed} --first {number} --rounds 1"))?;
@@ -156,7 +167,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         longest = longest.max(took);
     }
     println!("{} rounds; all was as before after {longest} at the latest", storm.rounds);
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Returns the reason why this command cannot be tested.

@@ -11,8 +11,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use sys::attributes::{self, Attributes, Policy};
 use sys::cpus;
 use sys::process::Process;
-use sys::thread::{self, Identity, Thread};
+use sys::thread::{self, Identity};
 
+use daemon::directory::Directory;
 /// Real-time priorities of the run's threads.
 use daemon::kernel::priority::{AGENT, GUARDIAN};
 
@@ -115,12 +116,10 @@ impl RunUnderTest {
 
     /// Returns a guardian other than `before`; `None` if no other guardian exists.
     pub(crate) fn guardian(&self, before: Option<Identity>) -> Option<Identity> {
-        let children = self.core_pid().and_then(|core| thread::children(core).ok()).unwrap_or_default();
-        let guards = |pid: &u32| thread::threads(*pid).unwrap_or_default().into_iter().any(|tid| is_at(tid, GUARDIAN));
-        children.into_iter().filter(guards).find_map(|pid| {
-            let identity = Thread::open(pid).ok()?.identity();
-            (Some(identity) != before).then_some(identity)
-        })
+        // The table names the guardian that watches, and not one that stands by.
+        let table = Directory::usual().ok()?.open_table().ok()??;
+        let guardian = table.guardian().filter(|_| Some(table.daemon().tid) == self.core_pid())?;
+        (Some(guardian) != before && is_at(guardian.tid, GUARDIAN)).then_some(guardian)
     }
 
     /// Returns the living processes that run the program under test and were started by this storm.
@@ -199,6 +198,8 @@ impl Drop for RunUnderTest {
         for pid in all {
             let _ = Process::open(pid).and_then(|process| process.kill());
         }
+        // The front end may still be the program that becomes the front end.
+        let _ = self.front_end.kill();
         let _ = self.front_end.wait();
     }
 }

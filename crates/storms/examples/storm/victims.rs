@@ -10,6 +10,9 @@ use sys::clock;
 use sys::process::Process;
 use sys::thread::{self, State};
 
+/// Maximum time to wait for the end of a killed victim.
+const LAST: Nanos = Nanos::s(2);
+
 /// The workload of a victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Kind {
@@ -68,9 +71,10 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // The victim may have ended. Its children end with the victim.
+        // The victim may have ended. Its children end with the victim. A victim that a finding has left frozen does not
+        // end.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        within(LAST, || matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)));
     }
 }
 

@@ -68,6 +68,9 @@ pub(crate) enum Command {
     Guardian {
         /// Directory of the table
         directory: PathBuf,
+        /// The inherited private mount of the freezer
+        #[arg(value_name = "FD")]
+        mount: Option<i32>,
     },
     /// (internal) Core of the front end at the other end of the inherited socket FD
     #[command(hide = true)]

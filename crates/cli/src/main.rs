@@ -44,9 +44,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if let Some(Command::Guardian { directory }) = &cli.command {
+    if let Some(Command::Guardian { directory, mount }) = &cli.command {
         // The guardian must survive SIGINT and SIGTERM, so it runs before the handler for these signals is installed.
-        let end = daemon::guardian::run(directory);
+        let end = daemon::guardian::run(directory, *mount);
         output::complain(&end.report);
         let code = if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         end.remove_groups();

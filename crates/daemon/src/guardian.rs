@@ -6,7 +6,6 @@
 
 mod apart;
 mod handle;
-mod mounting;
 mod name;
 mod process;
 mod succession;

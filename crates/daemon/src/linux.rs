@@ -6,7 +6,7 @@ mod shares;
 mod thread_events;
 
 pub use freezing::Freezer;
-pub(crate) use freezing::prepare as prepare_freezing;
+pub(crate) use freezing::{pass_on_mount, take_over_mount};
 pub use sentinels::Sentinels;
 pub(crate) use thread_events::entered;
 

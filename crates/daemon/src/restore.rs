@@ -24,7 +24,7 @@ mod tests;
 
 pub use entries::restore_entry;
 pub use outcome::{End, GroupRestored, Outcome, Restored, ThreadRestored};
-pub use restoring::Restoring;
+pub use restoring::{PATIENCE, Restoring};
 
 use crate::Explanation;
 use crate::directory::Directory;
@@ -34,11 +34,6 @@ use entries::refused;
 use sched::Nanos;
 use sys::shared::Lock;
 use sys::thread::Identity;
-
-/// Maximum time that a restoration waits for forks that began before their thread was restored. Without this limit, a
-/// forking thread that receives no CPU time would delay the end of the daemon, or the guardian. The guardian must
-/// restore all threads within a second. It may already have spent a part of this second on a lock or a hung daemon.
-pub const PATIENCE: Nanos = Nanos::ms(300);
 
 /// Restores the threads of `table` and their new children. While a fork that began before the restoration may be in
 /// progress, repeats the scan for children, for [`PATIENCE`] at most. Calls `pause` between scans. The rows stay in the
@@ -68,7 +63,7 @@ pub fn restore_beating<K: Kernel>(
 /// Restores threads like [`restore`], without waiting, for a caller that restores again later.
 pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
     let mut restoring = Restoring::begin_all(kernel, table);
-    restoring.look(kernel, table);
+    restoring.look_once(kernel, table);
     restoring.end()
 }
 

@@ -54,8 +54,6 @@ const AT_BOOT: usize = 12;
 const AT_KEEPER_BEATS: usize = AT_BOOT + BOOT_WORDS;
 const AT_STANDBY: usize = AT_KEEPER_BEATS + 1;
 const AT_COMMAND_BEATS: usize = AT_STANDBY + 2;
-/// Whether a group was recorded. Zero in tables of earlier programs.
-const AT_GROUPS: usize = AT_COMMAND_BEATS + 1;
 /// Number of words of a boot ID, which is a UUID of 36 characters.
 const BOOT_WORDS: usize = 5;
 const BOOT_BYTES: usize = BOOT_WORDS * 8;
@@ -267,15 +265,8 @@ impl Table {
         let (kind, words) = group.words();
         self.cells.store(at + OF_KIND, kind);
         self.store_all(at + OF_THREAD, &words);
-        self.cells.store(AT_GROUPS, 1);
         self.commit(row);
         Ok(row)
-    }
-
-    /// Returns whether a group has ever been recorded, even if it is forgotten. Reads one word.
-    #[must_use]
-    pub fn has_had_groups(&self) -> bool {
-        self.cells.load(AT_GROUPS) != 0
     }
 
     /// Marks a row that is written as in use.

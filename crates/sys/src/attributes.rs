@@ -245,6 +245,12 @@ fn read(tid: u32) -> Result<Attributes> {
     Err(Error::of(last_error(), tid, format!("read how thread {tid} is scheduled"), remedy))
 }
 
+/// Finds out the default time slice of this kernel, which [`get`] needs. The first call starts an ordinary thread and waits
+/// for its end, so a caller with a real-time priority makes it when no other thread waits for the caller.
+pub fn prepare() {
+    let _ = usual_slice();
+}
+
 /// Returns the default time slice, as the kernel reports it for a thread of this process that requests no slice.
 fn usual_slice() -> Option<Nanos> {
     static USUAL: OnceLock<Option<Nanos>> = OnceLock::new();

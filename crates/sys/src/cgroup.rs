@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 const REMEDY: &str = "run as root, or use a control group that is delegated to this user and not mounted read-only";
 const MOUNTED: &str = "mount a control group hierarchy (/sys/fs/cgroup), or run with the privilege to mount one";
 
+/// Type of the file system of version 1.
+const KIND: &str = "cgroup";
+
 /// The two versions of hierarchies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Version {
@@ -58,7 +61,7 @@ impl Hierarchy {
     /// The kernel lacks the hierarchy, or the caller lacks the privilege to mount it.
     pub fn one_or_mount(controller: &str) -> Result<Hierarchy> {
         let Err(missing) = Hierarchy::one(controller) else { return Hierarchy::one(controller) };
-        let mounted = private_mount::open("cgroup", Some(controller), MountAttrFlags::MOUNT_ATTR_NOSUID);
+        let mounted = private_mount::open(KIND, Some(controller), MountAttrFlags::MOUNT_ATTR_NOSUID);
         let root = mounted.map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
                 Error::from(error, format!("mount the cgroup hierarchy of {controller}"), "run with CAP_SYS_ADMIN")
@@ -67,6 +70,22 @@ impl Hierarchy {
         })?;
         let at = PathBuf::from(format!("(cgroup {controller})"));
         Ok(Hierarchy { version: Version::One, controller: controller.to_string(), root, at, prefix: "/".to_string() })
+    }
+
+    /// Lets the children of this process inherit the private mount of [`Hierarchy::one_or_mount`]. Returns the number of
+    /// its descriptor; `None` if this process has no such mount.
+    #[must_use]
+    pub fn pass_on_mount(controller: &str) -> Option<i32> {
+        private_mount::pass_on(KIND, Some(controller))
+    }
+
+    /// Makes the inherited descriptor `number` the private mount of [`Hierarchy::one_or_mount`].
+    ///
+    /// # Errors
+    /// The descriptor was not inherited.
+    pub fn take_over_mount(controller: &str, number: i32) -> Result<()> {
+        private_mount::take_over(KIND, Some(controller), crate::launch::inherited(number)?);
+        Ok(())
     }
 
     fn mounted(version: Version, controller: &str) -> Result<Hierarchy> {

@@ -1,10 +1,12 @@
 //! File systems that this process mounts for itself.
 //!
-//! A private mount is not visible to other processes, and ends with this process. It does not end earlier, because the end
-//! of a mount waits for an RCU grace period (`namespace_unlock`, fs/namespace.c, v7.2), which takes over a second on a host
-//! with busy real-time threads. A restoration must not wait for it.
+//! A private mount is not visible to other processes, and ends with the last process that has it. It does not end earlier,
+//! because the end of a mount waits for an RCU grace period (`namespace_unlock`, fs/namespace.c, v7.2), which takes over a
+//! second on a host with busy real-time threads. A restoration must not wait for it, and neither must the end of a process
+//! for which another process waits. A process therefore passes its mount to the processes that it starts.
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsmount, fsopen};
 use std::collections::BTreeMap;
 use std::io;
@@ -31,6 +33,21 @@ pub(crate) fn open(kind: &'static str, flag: Option<&str>, attributes: MountAttr
     let root = mount.try_clone()?;
     mounts.insert(name, mount);
     Ok(root)
+}
+
+/// Lets the children of this process inherit the private mount of the file system of type `kind` with this flag. Returns
+/// the number of its descriptor; `None` if this process has no such mount.
+pub(crate) fn pass_on(kind: &'static str, flag: Option<&str>) -> Option<i32> {
+    let mounts = MOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mount = mounts.get(&(kind, flag.map(str::to_string)))?;
+    fcntl_setfd(mount, FdFlags::empty()).ok()?;
+    Some(mount.as_raw_fd())
+}
+
+/// Makes the inherited mount the private mount of the file system of type `kind` with this flag.
+pub(crate) fn take_over(kind: &'static str, flag: Option<&str>, mount: OwnedFd) {
+    let mut mounts = MOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    mounts.insert((kind, flag.map(str::to_string)), mount);
 }
 
 /// While the kernel still removes an earlier mount of a hierarchy, Linux answers EBUSY: the call restarts, and finds its
@@ -80,7 +97,13 @@ mod tests {
         drop((first, second));
         assert_eq!(id(&opened().unwrap()), of_process);
         let another = mount_again_if_busy("cgroup", Some("net_prio"), NOSUID).unwrap();
-        assert_ne!(id(&another), of_process, "two mounts have two IDs");
+        let of_another = id(&another);
+        assert_ne!(of_another, of_process, "two mounts have two IDs");
+        let number = pass_on("cgroup", Some("net_prio")).unwrap();
+        assert_eq!(id(&crate::launch::inherited(number).unwrap()), of_process);
+        take_over("cgroup", Some("net_prio"), another);
+        assert_eq!(id(&opened().unwrap()), of_another);
+        assert_eq!(pass_on("cgroup", Some("devices")), None);
     }
 
     #[test]

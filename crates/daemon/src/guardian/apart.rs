@@ -17,8 +17,8 @@ use sys::{Error, Result};
 /// Controllers of version 1 through which one act affects all processes of a group. The group of the cpu controller
 /// stays: a new group may have no real-time runtime.
 const CONTROLLERS: [&str; 3] = ["freezer", "memory", "pids"];
-/// Stack of a thread of the guardian, which is locked in memory. Unit: bytes.
-pub(super) const STACK: usize = 1 << 18;
+/// Stack of the thread that moves the process, which is locked in memory. Unit: bytes.
+const STACK: usize = 1 << 18;
 
 /// The groups of the guardians of one core.
 #[derive(Debug)]

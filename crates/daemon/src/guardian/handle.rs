@@ -6,6 +6,7 @@ use super::watch::Pulse;
 use crate::Explanation;
 use crate::directory::Directory;
 use crate::kernel::priority;
+use crate::linux::pass_on_mount;
 use crate::table::{Beating, Table};
 use sched::{Instant, Nanos};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -42,7 +43,8 @@ pub fn this_program() -> &'static Path {
 }
 
 impl Handle {
-    /// Starts `program` with the arguments `guardian DIRECTORY`. The process stands by while another guardian watches.
+    /// Starts `program` with the arguments `guardian DIRECTORY`, and the number of the descriptor of this process's private
+    /// mount of the freezer, if it has one. The process stands by while another guardian watches.
     ///
     /// # Errors
     /// The process does not start.
@@ -52,6 +54,8 @@ impl Handle {
         let path = std::path::absolute(directory.path()).map_err(|error| failed(&error.to_string()))?;
         let mut command = Command::new(program);
         command.arg0("tactus").arg(COMMAND).arg(path).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        // This process has no other children that could inherit the mount.
+        command.args(pass_on_mount().map(|number| number.to_string()));
         let mut child = command.spawn().map_err(|error| failed(&error.to_string()))?;
         // The child is not reaped yet, so its pid is not reused.
         match Process::open(child.id()).and_then(|process| Ok((process, Thread::open(child.id())?.identity()))) {

@@ -1,14 +1,13 @@
 //! The guardian's process, which watches the daemon and restores all threads when the daemon cannot.
 
 use super::apart::Apart;
-use super::mounting::Mounting;
 use super::name::{AGENT_PREFIX, NAME};
 use super::urging::Urging;
 use super::watch::{DaemonState, INTERVAL, PATIENCE, PATIENCE_WITH_COMMANDS, PATIENCE_WITH_KEEPER, Verdict, Watch};
 use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::kernel::priority;
-use crate::linux::Linux;
+use crate::linux::{Linux, take_over_mount};
 use crate::restore::{End, Restored, end_loans, restore, restore_at_once};
 use crate::table::{Beating, Table};
 use sched::{CpuSet, Nanos};
@@ -24,6 +23,8 @@ use sys::thread::{self, Identity, State, Thread};
 use sys::usage::StateMeter;
 use sys::{affinity, clock, cpus, memory};
 
+/// Memory that the guardian takes from the system at its start. Unit: bytes.
+const HEAP: usize = 1 << 20;
 /// Interval between two checks of a standby whether anything is left to guard.
 const LOOK: Nanos = Nanos::s(1);
 /// Maximum number of threads that a report lists individually.
@@ -50,11 +51,13 @@ impl GuardianEnd {
 
 /// Turns this process into the guardian of the daemon with the table in `directory`. Returns after an error, or when
 /// the guardian has nothing left to do. The caller writes the report last, because writing to a slow or closed pipe may
-/// block or fail.
+/// block or fail. `mount` is the number of the descriptor of the daemon's private mount, if the daemon has one.
 #[must_use]
-pub fn run(directory: &Path) -> GuardianEnd {
+pub fn run(directory: &Path, mount: Option<i32>) -> GuardianEnd {
     process::ignore_requests();
     let (mut report, mut apart) = (String::new(), None);
+    // Without this mount, the restoration mounts the hierarchy of the freezer again.
+    let _ = mount.map(take_over_mount);
     let is_settled = guard(&Directory::at(directory), &mut report, &mut apart).unwrap_or_else(|reason| {
         let _ = writeln!(report, "tactus guardian: {}", reason.reason);
         false
@@ -80,8 +83,6 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
         Err(sys::Error::Gone(_)) => None,
         Err(error) => return Err(error.into()),
     };
-    let mut mounting = Mounting::default();
-    mounting.at_once(&table);
     if !stand_by(&table, me.identity())? {
         return Ok(true);
     }
@@ -89,8 +90,7 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
         waiting.add(daemon, 0)?;
     }
     table.set_guardian(me.identity());
-    let mut watch = Watch::default();
-    let mut urging = daemon.as_ref().map(Urging::of_predecessor).unwrap_or_default();
+    let (mut watch, mut urging) = (Watch::default(), None);
     // The files stay open, because the guardian reads them 20 times a second.
     let (steal, mut first) = (RefCell::new(StealMeter::open().ok()), None);
     let mut due = clock::now();
@@ -99,7 +99,7 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
         // A CPU whose steal time cannot be read counts as not stolen from.
         let stolen = |cpu| steal.borrow_mut().as_mut()?.read(cpu);
         let verdict = watch.step(&table, state, stolen);
-        mounting.begin(&table);
+        let urging = urging.get_or_insert_with(|| daemon.as_ref().map(Urging::of_predecessor).unwrap_or_default());
         if matches!(verdict, Verdict::Kill { .. } | Verdict::Restore) {
             report.push_str(&std::mem::take(&mut complaints));
         }
@@ -225,6 +225,8 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
     // The call fails for a guardian that a shell started, because this guardian already leads a process group.
     let _ = process::leave_session();
     tried(clock::set_slack(Nanos::ns(1)));
+    attributes::prepare();
+    memory::keep_freed(HEAP);
     tried(memory::lock());
     tried(attributes::set(me, Attributes::raised(priority::GUARDIAN)));
     // The call fails without CAP_SYS_RESOURCE, and then the guardian has the value of the core.

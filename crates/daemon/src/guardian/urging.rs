@@ -12,7 +12,7 @@ use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::clock;
 use sys::process::Process;
-use sys::thread::{self, State, Thread};
+use sys::thread::{self, Identity, State, Thread};
 
 /// Maximum time for which the threads are urged. It is less than the interval between two beats of the guardian.
 const TIME_MOST: Nanos = Nanos::ms(40);
@@ -21,6 +21,9 @@ const LOOK: Nanos = Nanos::us(500);
 /// Attributes of an urged thread. They include reset-on-fork, by which they differ from those of a thread that works at
 /// the priority of the agents.
 const URGED: Attributes = Attributes::raised(priority::AGENT);
+
+/// Usual attributes of the keeper.
+const KEEPER_USUAL: Attributes = Attributes::raised(priority::SENTINEL);
 
 /// The threads that are urged, each with its attributes before.
 #[derive(Default, Debug)]
@@ -38,8 +41,8 @@ impl Urging {
             // The agents always have this priority.
             let before = match name.as_str() {
                 name if name.starts_with(AGENT_PREFIX) => return None,
-                KEEPER => Attributes::raised(priority::SENTINEL),
-                _ => Attributes::of(Policy::Other { nice: 0 }),
+                KEEPER => KEEPER_USUAL,
+                _ => Attributes::of(Policy::Other { nice: attributes::nice(tid).unwrap_or(0) }),
             };
             is_urged.then_some((thread, before))
         };
@@ -51,7 +54,12 @@ impl Urging {
         let beats = |cpu| table.beats(Beating::Agent(cpu));
         let (before, end): (Vec<_>, _) = (late.iter().map(|cpu| (cpu, beats(cpu))).collect(), clock::now() + TIME_MOST);
         for tid in thread::threads(daemon.pid()).unwrap_or_default() {
-            self.threads.extend(urged(tid));
+            if clock::now() >= end {
+                break;
+            }
+            // A thread that is held already has its attributes before recorded.
+            let held: Vec<Identity> = self.threads.iter().map(|(thread, _)| thread.identity()).collect();
+            self.threads.extend(urged(tid).filter(|(thread, _)| !held.contains(&thread.identity())));
         }
         while before.iter().any(|&(cpu, before)| beats(cpu) == before) && clock::now() < end {
             clock::sleep(LOOK);
@@ -60,7 +68,8 @@ impl Urging {
     }
 
     /// Gives the threads their attributes back. A thread that works at the priority of the agents just now gets them back
-    /// at a later call.
+    /// at a later call. It may also begin to do so during this call, and then return to the urged attributes. Each thread is
+    /// therefore held until a call finds the attributes before.
     pub(super) fn relax(&mut self) {
         self.threads.retain(|(thread, before)| {
             let now = if thread.is_there() { attributes::get(thread.tid()).ok() } else { None };
@@ -68,7 +77,7 @@ impl Urging {
                 // The call fails only if the thread has ended.
                 let _ = attributes::apply(thread.tid(), *before);
             }
-            now.is_some_and(|now| now != URGED && now != *before)
+            now.is_some_and(|now| now != *before)
         });
     }
 }
@@ -76,11 +85,15 @@ impl Urging {
 /// Urges a thread that does not sleep. Returns the thread and its attributes before; `None` for a thread that sleeps or has
 /// a priority that it needs.
 fn urged(tid: u32) -> Option<(Thread, Attributes)> {
+    let before = attributes::get(tid).ok()?;
+    // Sentinels and lending donors must keep their priority. The keeper is urged only at its usual priority: it may also
+    // work at the priority of the agents.
+    if !matches!(before.policy, Policy::Other { .. }) && before != KEEPER_USUAL {
+        return None;
+    }
     let thread = Thread::open(tid).ok()?;
     let status = thread.status().ok()?;
-    let before = attributes::get(tid).ok()?;
-    // Sentinels and lending donors must keep their priority.
-    let is_low = matches!(before.policy, Policy::Other { .. }) || status.name == KEEPER && before != URGED;
+    let is_low = before != KEEPER_USUAL || status.name == KEEPER;
     let waits = matches!(status.state, State::Runnable | State::Uninterruptible);
     (is_low && waits && attributes::apply(tid, URGED).is_ok()).then_some((thread, before))
 }
@@ -121,7 +134,9 @@ mod tests {
                 while !urging.is_finished() {
                     seen |= attributes::get(child.pid()).unwrap() == URGED;
                 }
-                assert!(urging.join().unwrap().threads.is_empty());
+                let mut urging = urging.join().unwrap();
+                urging.relax();
+                assert!(urging.threads.is_empty());
                 seen
             });
             assert!(clock::now().since(begun) >= TIME_MOST, "no agent beats");
@@ -139,21 +154,26 @@ mod tests {
         }
         urging.relax();
         assert_eq!(attributes::get(child.pid()).unwrap(), Attributes::of(URGED.policy));
-        attributes::set(child.pid(), URGED).unwrap();
-        urging.relax();
-        assert_eq!(attributes::get(child.pid()).unwrap(), before);
+        // The second time, the thread began to work at this priority while it was urged, and then returned.
+        for _ in 0..2 {
+            attributes::set(child.pid(), URGED).unwrap();
+            urging.relax();
+            assert_eq!(attributes::get(child.pid()).unwrap(), before);
+        }
         urging.relax();
         assert!(urging.threads.is_empty());
     }
 
     #[test]
     fn threads_that_an_earlier_guardian_has_urged_are_relaxed_and_agents_are_not() {
-        let before = Attributes::of(Policy::Other { nice: 0 });
+        let before = Attributes::of(Policy::Other { nice: 2 });
         let start = |name: String, attributes| {
             let (sender, receiver) = std::sync::mpsc::channel();
             let (done, wait) = std::sync::mpsc::channel::<()>();
             let body = move || {
-                let _ = sender.send((thread::current(), attributes::set(thread::current(), attributes)));
+                let me = thread::current();
+                let set = attributes::set(me, before).and_then(|()| attributes::set(me, attributes));
+                let _ = sender.send((me, set));
                 // Ends when the test drops `done`.
                 let _ = wait.recv();
             };

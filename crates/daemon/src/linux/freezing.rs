@@ -78,10 +78,16 @@ fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Opens the hierarchy in which Tactus creates freezer groups, for later calls of this process. Errors are ignored: a
-/// later call returns them.
-pub(crate) fn prepare() {
-    let _ = Hierarchy::one_or_mount(CONTROLLER);
+/// Opens the hierarchy in which Tactus creates freezer groups, and lets the children of this process inherit its private
+/// mount. Returns the number of the descriptor; `None` if the hierarchy is mounted visibly, or cannot be mounted.
+pub(crate) fn pass_on_mount() -> Option<i32> {
+    Hierarchy::one_or_mount(CONTROLLER).ok()?;
+    Hierarchy::pass_on_mount(CONTROLLER)
+}
+
+/// Uses the private mount that this process has inherited under `number`.
+pub(crate) fn take_over_mount(number: i32) -> Result<()> {
+    Hierarchy::take_over_mount(CONTROLLER, number)
 }
 
 /// See [`Kernel::freezer_group`](crate::kernel::Kernel::freezer_group).

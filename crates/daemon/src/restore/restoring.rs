@@ -8,6 +8,11 @@ use crate::kernel::Kernel;
 use crate::table::{Entry, Row, Table};
 use sched::{Instant, Nanos};
 
+/// Maximum time that a restoration waits for forks that began before their thread was restored. Without this limit, a
+/// forking thread that receives no CPU time would delay the end of the daemon, or the guardian. The guardian must
+/// restore all threads within a second. It may already have spent a part of this second on a lock or a hung daemon.
+pub const PATIENCE: Nanos = Nanos::ms(300);
+
 /// The shortest pause between two scans.
 const REST: Nanos = Nanos::ms(1);
 
@@ -25,7 +30,7 @@ pub struct Restoring {
 }
 
 impl Restoring {
-    /// Thaws the freezer groups of `table`, and restores all threads. The first [scan](Restoring::look) removes the
+    /// Thaws the freezer groups of `table`, and restores all threads. A later [scan](Restoring::look) removes the
     /// groups.
     pub fn begin_all<K: Kernel>(kernel: &K, table: &Table) -> Restoring {
         Restoring::begin_all_beating(kernel, table, &|| {})
@@ -60,26 +65,33 @@ impl Restoring {
         Restoring { threads, groups, damaged, family, begun, looked: begun, took: Nanos::ZERO }
     }
 
-    /// Removes the groups in these rows of `table` with the first scan. The caller has thawed the groups.
+    /// Removes the groups in these rows of `table` with a later scan. The caller has thawed the groups.
     #[must_use]
     pub fn with_groups(self, table: &Table, rows: &[Row]) -> Restoring {
         Restoring { groups: Groups::thawed(table, rows), ..self }
     }
 
     /// Scans for new children of the restored threads, and sets the values that these children would have inherited
-    /// without Tactus. Removes the freezer groups at the end of the first call.
+    /// without Tactus. Once no child is awaited any more, or [`PATIENCE`] has passed, removes the freezer groups: the removal
+    /// may take long, and a child would wait for its values meanwhile.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
         self.look_beating(kernel, table, &|| {});
     }
 
     pub(super) fn look_beating<K: Kernel>(&mut self, kernel: &K, table: &Table, beat: &dyn Fn()) {
-        // Read the table again: a thread that was adopted after the restoration began belongs to another client.
-        let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry)| entry).collect();
-        let now = kernel.now();
-        self.family.leave_out(&all);
-        self.family.look(kernel, &mut self.threads, beat);
-        self.looked = kernel.now();
-        self.took = self.looked.saturating_since(now);
+        self.scan(kernel, table, beat);
+        if self.family.forking().len() == 0 || self.time() >= PATIENCE {
+            self.remove_groups(kernel, table, beat);
+        }
+    }
+
+    /// Scans once, and removes the groups, for a caller that restores again later.
+    pub(super) fn look_once<K: Kernel>(&mut self, kernel: &K, table: &Table) {
+        self.scan(kernel, table, &|| {});
+        self.remove_groups(kernel, table, &|| {});
+    }
+
+    fn remove_groups<K: Kernel>(&mut self, kernel: &K, table: &Table, beat: &dyn Fn()) {
         if !self.groups.are_removed() {
             self.groups.remove(kernel, table, beat);
             // The removal is no part of the patience with forks.
@@ -87,6 +99,16 @@ impl Restoring {
             self.begun = self.begun.saturating_add(removal);
             self.looked = self.looked.saturating_add(removal);
         }
+    }
+
+    fn scan<K: Kernel>(&mut self, kernel: &K, table: &Table, beat: &dyn Fn()) {
+        // Read the table again: a thread that was adopted after the restoration began belongs to another client.
+        let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry)| entry).collect();
+        let now = kernel.now();
+        self.family.leave_out(&all);
+        self.family.look(kernel, &mut self.threads, beat);
+        self.looked = kernel.now();
+        self.took = self.looked.saturating_since(now);
     }
 
     /// Returns whether the freezer groups are removed, all forks that began before the restoration have ended, and all

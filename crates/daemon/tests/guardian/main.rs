@@ -35,8 +35,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["guardian", directory] => {
-            let end = daemon::guardian::run(directory.as_ref());
+        ["guardian", directory, mount @ ..] => {
+            let mount = mount.first().map(|number| number.parse().unwrap());
+            let end = daemon::guardian::run(directory.as_ref(), mount);
             eprint!("{}", end.report);
             let code = if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };
             end.remove_groups();

@@ -53,12 +53,12 @@ impl Urging {
     pub(super) fn urge(&mut self, daemon: &Process, table: &Table, late: &CpuSet) {
         let beats = |cpu| table.beats(Beating::Agent(cpu));
         let (before, end): (Vec<_>, _) = (late.iter().map(|cpu| (cpu, beats(cpu))).collect(), clock::now() + TIME_MOST);
+        // The attributes before of these threads are recorded already.
+        let held: Vec<Identity> = self.threads.iter().map(|(thread, _)| thread.identity()).collect();
         for tid in thread::threads(daemon.pid()).unwrap_or_default() {
             if clock::now() >= end {
                 break;
             }
-            // A thread that is held already has its attributes before recorded.
-            let held: Vec<Identity> = self.threads.iter().map(|(thread, _)| thread.identity()).collect();
             self.threads.extend(urged(tid).filter(|(thread, _)| !held.contains(&thread.identity())));
         }
         while before.iter().any(|&(cpu, before)| beats(cpu) == before) && clock::now() < end {

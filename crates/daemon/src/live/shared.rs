@@ -105,11 +105,10 @@ impl<'k> Shared<'k> {
         }
     }
 
-    /// Begins up to `most` of the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns whether
-    /// there were such threads. Some of them may still wait. While another thread begins loans, does nothing: both would
-    /// begin the same. Calls `beat` before each step. The donors start at the
-    /// priority of the agents: starting a thread changes the address space, and an agent that has a page fault
-    /// meanwhile waits for the end of the change.
+    /// Begins up to `most` of the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns
+    /// whether there were such threads. Some of them may still wait. While another thread begins loans, does nothing: both
+    /// would begin the same. Calls `beat` before each step. The donors start at the priority of the agents: starting a
+    /// thread changes the address space, and an agent that has a page fault meanwhile waits for the end of the change.
     pub(super) fn provide_loans(&self, most: usize, beat: impl Fn()) -> bool {
         let Ok(_beginning) = self.beginning_loans.try_lock() else { return true };
         let threads = at_agent_priority(|| self.lock().without_loan());

@@ -2,6 +2,7 @@
 
 use crate::victims::{Victim, after, within};
 use anyhow::{Context, Result, bail};
+use daemon::directory::Directory;
 use sched::Nanos;
 use std::fmt::{self, Write as _};
 use std::fs::{self, File};
@@ -13,7 +14,6 @@ use sys::cpus;
 use sys::process::Process;
 use sys::thread::{self, Identity};
 
-use daemon::directory::Directory;
 /// Real-time priorities of the run's threads.
 use daemon::kernel::priority::{AGENT, GUARDIAN};
 

@@ -5,7 +5,7 @@ use crate::judge::{Judged, Verdict, judge};
 use crate::paper::Paper;
 use crate::plot::Figure;
 use crate::problem::Problem;
-use crate::result::{bounds, margin, mark, number, rival};
+use crate::result::{bounds, listed, margin, mark, number, rival};
 use crate::results::Results;
 use crate::status::Status;
 use minijinja::value::{Serde, Value};
@@ -128,7 +128,7 @@ struct PaperValues<'r> {
     method: Vec<String>,
     is_measured: bool,
     version: &'r str,
-    seeds: usize,
+    seeds: String,
     counts: Vec<CountValues>,
     claims: Vec<ClaimValues<'r>>,
     open: String,
@@ -198,7 +198,7 @@ struct ExperimentValues<'r> {
     figure: &'r str,
     title: &'r str,
     points: usize,
-    seeds: usize,
+    seeds: String,
     claims: &'r [String],
 }
 
@@ -229,7 +229,7 @@ fn paper<'r>(report: &'r Report<'_>) -> PaperValues<'r> {
     let experiments = report.results.iter().flat_map(|results| {
         let shown = |experiment: &'r Experiment| {
             let rows = results.experiments.get(&experiment.name)?;
-            let seeds = rows.iter().map(|row| row.seeds.len()).min().unwrap_or(0);
+            let seeds = listed(&Results::seeds([rows]), |count| count.to_string());
             let Experiment { name, figure, title, claims, .. } = experiment;
             Some(ExperimentValues { name, figure, title, points: rows.len(), seeds, claims })
         };
@@ -243,7 +243,9 @@ fn paper<'r>(report: &'r Report<'_>) -> PaperValues<'r> {
         method: paragraphs(&paper.method),
         is_measured: report.results.is_some(),
         version: report.results.as_ref().map_or("", |results| &results.version),
-        seeds: report.results.as_ref().map_or(0, Results::seeds),
+        seeds: report.results.as_ref().map_or(String::new(), |results| {
+            listed(&Results::seeds(results.experiments.values()), |count| count.to_string())
+        }),
         counts: Status::ALL.map(|status| CountValues { word: status.word(), count: report.count(status) }).into(),
         claims: report.verdicts.iter().map(|verdict| claim(report, verdict)).collect(),
         open: report.open.join(", "),

@@ -9,6 +9,7 @@ use crate::paper::Paper;
 use crate::problem::Problem;
 use crate::results::Results;
 use measure::statistics;
+use std::collections::BTreeSet;
 
 /// Returns the text of `RESULT.md` of `paper`. If results of its live part are recorded, the text includes them.
 ///
@@ -20,19 +21,20 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Resul
         Some((part, Some(results))) => Some(Live::new(part, results)?),
         _ => None,
     };
+    let seeds = Results::seeds(results.experiments.values());
     let mut text = format!("# {}\n\n{}\n\n", paper.key, paper.source.trim());
     text += &format!(
         "{} claims: {}. Tactus {}, seeds 1 to {}; written by `tactus lab run all --record`, which repeats all \
-         measurements. Numbers are medians over the seeds, with intervals that contain the median of all seeds with {} % \
-         confidence, and the paper's values in parentheses. ✓: the whole interval is in the accepted range, and the whole \
+         measurements. Points that checks read and whose scenario draws by chance have the most seeds. Numbers are medians \
+         over the seeds, with intervals that contain the median of all seeds with {} confidence, and the paper's values in parentheses. ✓: the whole interval is in the accepted range, and the whole \
          interval of the rival is outside. The margin is the distance of the nearer end to the bound, as a fraction of \
          the bound; for ratios (ln), as a difference of logarithms. Intervals are the noise of the simulation, not the \
          uncertainty of the model.\n\n",
         verdicts.len(),
         counts(verdicts.iter()),
         results.version,
-        results.seeds(),
-        sureness(results.seeds()),
+        listed(&seeds, |count| count.to_string()),
+        listed(&seeds, |count| format!("{} % ({count} seeds)", sureness(count))),
     );
     text += &format!("{}\n\n", paper.method.trim());
     let (title, rule) = if live.is_some() { (" real processes |", "---|") } else { ("", "") };
@@ -131,12 +133,17 @@ pub(crate) fn sureness(seeds: usize) -> String {
     format!("{}.{:02}", ppm / 10_000, ppm / 100 % 100)
 }
 
+/// Returns the numbers of seeds, each in the format `of`, as a list.
+pub(crate) fn listed(seeds: &BTreeSet<usize>, of: impl Fn(usize) -> String) -> String {
+    seeds.iter().map(|&count| of(count)).collect::<Vec<_>>().join(" or ")
+}
+
 fn row(directory: &str, experiment: &Experiment, results: &Results) -> String {
-    let rows = results.experiments.get(&experiment.name).map_or(&[][..], Vec::as_slice);
-    let seeds = rows.iter().map(|row| row.seeds.len()).min().unwrap_or(0);
+    let recorded = results.experiments.get(&experiment.name);
+    let (points, seeds) = (recorded.map_or(0, Vec::len), listed(&Results::seeds(recorded), |count| count.to_string()));
     let Experiment { name, figure, title, claims, .. } = experiment;
     let shows = format!("{}: {}", cell(figure), cell(title));
-    format!("| `{directory}/{name}.toml` | {shows} | {} | {seeds} | {} |\n", rows.len(), claims.join(", "))
+    format!("| `{directory}/{name}.toml` | {shows} | {points} | {seeds} | {} |\n", claims.join(", "))
 }
 
 /// Escapes `text` for a cell of a Markdown table.

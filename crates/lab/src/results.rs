@@ -4,6 +4,7 @@ use crate::experiment::Point;
 use crate::problem::{Problem, read};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Name of the file with the recorded results, in the directory of a paper.
@@ -50,11 +51,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// Returns the number of seeds with which all results were measured.
+    /// Returns the numbers of seeds with which the points of these experiments were measured.
     #[must_use]
-    pub fn seeds(&self) -> usize {
-        let rows = self.experiments.values().flatten();
-        rows.map(|row| row.seeds.len()).min().unwrap_or(0)
+    pub fn seeds<'r>(experiments: impl IntoIterator<Item = &'r Vec<Row>>) -> BTreeSet<usize> {
+        experiments.into_iter().flatten().map(|row| row.seeds.len()).collect()
     }
 
     /// Returns the greatest value of the numeric measurement `name`; `None` if no run has such a measurement.

@@ -25,7 +25,7 @@ pub const STEAL: &str = "steal_ppm";
 /// Maximum share of stolen CPU time in a run that counts. Unit: parts per million.
 pub const STEAL_MOST: u64 = 5_000;
 /// Maximum number of attempts of a run with too much stolen time.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 8;
 
 /// A host that runs the scenarios of live experiments.
 pub trait Host: Sync {
@@ -34,6 +34,9 @@ pub trait Host: Sync {
     /// # Errors
     /// A promise is refused, or the run fails.
     fn run(&self, scenario: Scenario, mechanism: &str) -> Result<Option<LiveRun>, LiveFailure>;
+
+    /// Waits before attempt number `attempt`, from 1 on: a hypervisor that takes CPU time may do so for some seconds.
+    fn pause(&self, attempt: u32);
 
     /// Describes the machine in one line, without a full stop.
     fn machine(&self) -> String;
@@ -145,7 +148,10 @@ impl Cell<'_> {
     /// The scenario cannot be run, the evaluation of an expression fails, or no attempt counts.
     pub fn play_live(&self, host: &dyn Host) -> Result<Option<Measured>, Problem> {
         let mechanism = self.mechanism()?;
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                host.pause(attempt);
+            }
             let run = match host.run(self.scenario()?, mechanism) {
                 Ok(None) => return Ok(None),
                 Ok(Some(run)) => run,

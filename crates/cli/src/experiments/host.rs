@@ -12,7 +12,11 @@ use daemon::host_profile::{self, HostProfile};
 use daemon::terms::Terms;
 use lab::live::{Host, LiveFailure, LiveProcess, LiveRun};
 use scenario::Scenario;
-use sched::Instant;
+use sched::{Instant, Nanos};
+use sys::clock;
+
+/// Pause before the second attempt of a run; each further pause is longer by as much.
+const PAUSE: Nanos = Nanos::s(1);
 
 /// The host that this program runs on.
 #[derive(Debug)]
@@ -100,6 +104,10 @@ impl Host for ThisHost {
         }
         let processes = processes(&plan, &mut played);
         Ok(Some(LiveRun { report: Kept::new(&plan, &terms, played).report, processes, steal_ppm }))
+    }
+
+    fn pause(&self, attempt: u32) {
+        clock::sleep(PAUSE.saturating_mul(attempt.into()));
     }
 
     fn machine(&self) -> String {

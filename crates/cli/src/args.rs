@@ -324,8 +324,9 @@ pub(crate) struct Doctor {
     /// Duration of the measurement of timers, in seconds
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
-    /// Also measure each mechanism that can keep a promise, beside busy processes, for N seconds each [default: 3]
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3",
+    /// Also measure each mechanism that can keep a promise, beside busy processes, for N seconds each [default: 5]; from 5
+    /// on, `run --mechanism auto` uses the results until the next boot
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "5",
         value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) measure: Option<u64>,
     /// Print the result as JSON (docs/report.md)

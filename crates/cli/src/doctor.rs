@@ -101,13 +101,13 @@ fn text(examination: &Examination) -> String {
 
 /// Returns the table of the measured mechanisms, and the choice of a run.
 fn measurements(measured: &MeasuredMechanisms) -> String {
-    let title = format!("A promise of {SLICE} in every {PERIOD} beside hogs, for {} each", measured.length);
+    let title = format!("A promise of {SLICE} in every {PERIOD} beside hogs, for {} each", measured.measurement.length);
     let mut text = format!("\n{}\n", output::heading(&title));
     text += &format!("{:<LABELS$}{:>12}{:>12}{:>20}\n", "", "delivered", "error", "missed periods");
-    for (mechanism, outcome) in &measured.each {
+    for (mechanism, outcome) in &measured.measurement.each {
         text += &match outcome {
             Ok(found) => {
-                let (delivered, error) = (percent(found.ppm), points(found.error_ppm()));
+                let (delivered, error) = (percent(found.ppm), points(found.error_ppm));
                 let missed = format!("{} of {}", found.periods_missed, found.periods_judged);
                 format!("{:<LABELS$}{delivered:>12}{error:>12}{missed:>20}\n", mechanism.name())
             }
@@ -117,7 +117,7 @@ fn measurements(measured: &MeasuredMechanisms) -> String {
     if let Some((mechanism, reason)) = &measured.auto {
         text += &labelled("--mechanism auto", &format!("uses {}: {reason}", mechanism.name()));
     }
-    if let Some((mechanism, _)) = measured.best() {
+    if let Some((mechanism, _)) = measured.measurement.best() {
         let option = measured::option(mechanism).map_or(String::new(), |option| format!(" (`--mechanism {option}`)"));
         text += &labelled(
             "best here",

@@ -9,6 +9,7 @@ mod doctor;
 mod experiments;
 mod failure;
 mod ftrace;
+mod measurement;
 mod output;
 mod picture;
 mod pictures;

@@ -18,6 +18,8 @@ const TABLE: &str = "table";
 const DRAFT: &str = "table.new";
 /// File name of the lock. Only the process that holds the lock may dispatch or restore.
 const LOCK: &str = "tactus.lock";
+/// File name of the measurement of the mechanisms.
+const MEASUREMENT: &str = "mechanisms.json";
 /// Name of the host lock.
 const HOST: &str = "tactus-dispatcher";
 
@@ -125,6 +127,12 @@ impl Directory {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the path of the [measurement](crate::doctor::Measurement) of the mechanisms, which need not exist.
+    #[must_use]
+    pub fn measurement(&self) -> PathBuf {
+        self.path.join(MEASUREMENT)
     }
 
     /// Locks the directory until the returned lock is dropped, so that no other process dispatches or restores. If the

@@ -1,12 +1,14 @@
 //! Trials of all enforcement mechanisms on this host, with child processes. Every result is observed in a trial.
 
 mod groups;
+mod measurement;
 mod mechanism;
 mod trials;
 
 use crate::Explanation;
 use crate::host_profile::Warning;
 pub use groups::clean_up;
+pub use measurement::{Delivered, LENGTH_LEAST, Measurement};
 pub use mechanism::Mechanism;
 
 /// The result of a trial.

@@ -3,7 +3,7 @@
 use crate::Explanation;
 use crate::directory::Directory;
 use crate::dispatch::{KeptBy, RaiseBy};
-use crate::doctor::Mechanism;
+use crate::doctor::{Measurement, Mechanism};
 use crate::guardian::this_program;
 use crate::host_profile::HostProfile;
 use crate::live::Setup;
@@ -42,8 +42,8 @@ const DEADLINE_WORDS: [(&str, &str); 2] = [("placement", "global"), ("enforce", 
 /// How the promises are kept.
 #[derive(Clone, Debug)]
 enum How {
-    /// By turns of threads that inherit their priority.
-    Inheritance,
+    /// By turns of threads that inherit their priority. The value is what was measured on this host.
+    Inheritance(Option<String>),
     /// By turns of threads whose attributes are set, for this reason.
     Attributes(Explanation),
     /// By SCHED_DEADLINE.
@@ -66,7 +66,8 @@ pub struct Terms {
 
 impl Terms {
     /// Returns the terms on `host` under `policy`. Promises may use the time that the kernel leaves to real-time threads,
-    /// but not the [`RESERVE`]. If `inheritance` fails, the daemon raises threads by their attributes.
+    /// but not the [`RESERVE`]. If `inheritance` fails, or if it has missed far more periods in `measured`, the daemon raises
+    /// threads by their attributes.
     ///
     /// # Errors
     /// Real-time threads receive no CPU time on `host`, so no promise is possible.
@@ -77,8 +78,13 @@ impl Terms {
         host: &HostProfile,
         policy: &'static Descriptor,
         inheritance: Result<(), Explanation>,
+        measured: Option<&Measurement>,
     ) -> Result<Terms, Explanation> {
-        let how = inheritance.map_or_else(How::Attributes, |()| How::Inheritance);
+        let against = measured.and_then(Measurement::against_inheritance);
+        let how = match inheritance.and_then(|()| against.map_or(Ok(()), Err)) {
+            Ok(()) => How::Inheritance(measured.and_then(|measured| measured.about(Mechanism::Inheritance))),
+            Err(why) => How::Attributes(why),
+        };
         Terms::of(host, policy, knobs(policy), how)
     }
 
@@ -115,7 +121,7 @@ impl Terms {
     #[must_use]
     pub fn setup(&self, directory: Directory) -> Setup {
         let by = match self.how {
-            How::Inheritance => KeptBy::Dispatcher(RaiseBy::Inheritance),
+            How::Inheritance(_) => KeptBy::Dispatcher(RaiseBy::Inheritance),
             How::Attributes(_) => KeptBy::Dispatcher(RaiseBy::Attributes),
             How::Deadline => KeptBy::Kernel,
         };
@@ -139,8 +145,10 @@ impl Terms {
     #[must_use]
     pub fn mechanism(&self) -> (Mechanism, String) {
         match &self.how {
-            How::Inheritance => {
-                (Mechanism::Inheritance, "it works on this host, and changes no attributes of clients".to_string())
+            How::Inheritance(measured) => {
+                let mut why = "it works on this host, and changes no attributes of clients".to_string();
+                measured.iter().for_each(|words| why += &format!("; {words}"));
+                (Mechanism::Inheritance, why)
             }
             How::Attributes(why) => (Mechanism::Fifo, why.reason.to_string()),
             How::Deadline => (Mechanism::Deadline, "requested by `--mechanism deadline`".to_string()),
@@ -165,7 +173,7 @@ impl Terms {
         }
         text += ". ";
         text + &match &self.how {
-            How::Inheritance => "Clients inherit their priority from Tactus, and keep their own scheduling attributes unless a warning says \
+            How::Inheritance(_) => "Clients inherit their priority from Tactus, and keep their own scheduling attributes unless a warning says \
                      otherwise."
                 .to_string(),
             How::Attributes(why) => format!("Tactus sets the scheduling attributes of clients: {}.", why.reason),
@@ -182,7 +190,7 @@ mod tests {
     use sys::realtime::GroupRuntime;
 
     fn terms(host: &HostProfile) -> Result<Terms, Explanation> {
-        Terms::on(host, policies::find(POLICY).expect("it is registered"), Ok(()))
+        Terms::on(host, policies::find(POLICY).expect("it is registered"), Ok(()), None)
     }
 
     #[test]
@@ -212,8 +220,9 @@ mod tests {
     #[test]
     fn the_terms_say_how_clients_are_raised_and_why() {
         let host = plain();
-        let of =
-            |inheritance| Terms::on(&host, policies::find(POLICY).expect("it is registered"), inheritance).unwrap();
+        let of = |inheritance| {
+            Terms::on(&host, policies::find(POLICY).expect("it is registered"), inheritance, None).unwrap()
+        };
         let setup = |terms: &Terms| terms.setup(Directory::at("/nowhere")).by;
         let inherits = of(Ok(()));
         assert_eq!(setup(&inherits), KeptBy::Dispatcher(RaiseBy::Inheritance));

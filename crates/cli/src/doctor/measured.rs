@@ -3,22 +3,20 @@
 
 use crate::args::Raising;
 use crate::failure::{Failure, explained};
+use crate::measurement;
 use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan::{self, Plan};
 use daemon::Explanation;
-use daemon::doctor::Mechanism;
+use daemon::doctor::{Delivered, Measurement, Mechanism};
 use scenario::Scenario;
 use sched::{Limit, Nanos};
-use std::cmp::Reverse;
 
 /// The measured promise: enough for misses to show beside one hog more than there are CPUs.
 pub(super) const SLICE: Nanos = Nanos::ms(2);
 pub(super) const PERIOD: Nanos = Nanos::ms(10);
 /// The promised share. Unit: parts per million of a CPU.
-pub(super) const WANTED_PPM: u64 = 200_000;
-/// Smaller differences between errors are chance. Unit: parts per million of a CPU.
-const POINT_PPM: u64 = 10_000;
+const WANTED_PPM: u64 = 200_000;
 /// Name of the process with the promise.
 const PROMISED: &str = "promised";
 
@@ -29,45 +27,12 @@ const WAYS: [(Mechanism, Raising); 3] = [
     (Mechanism::Deadline, Raising::Deadline),
 ];
 
-/// What a mechanism has delivered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Delivered {
-    /// CPU time as a share of the run. Unit: parts per million of a CPU.
-    pub(super) ppm: u64,
-    pub(super) periods_judged: u64,
-    pub(super) periods_missed: u64,
-}
-
-impl Delivered {
-    /// Returns the allocation error: the delivered minus the promised share, in parts per million of a CPU.
-    pub(super) fn error_ppm(&self) -> i64 {
-        self.ppm.cast_signed() - WANTED_PPM.cast_signed()
-    }
-
-    /// Returns the missed periods as a share of the judged periods, in parts per million.
-    fn missed_ppm(&self) -> u64 {
-        (self.periods_missed * 1_000_000).checked_div(self.periods_judged).unwrap_or(1_000_000)
-    }
-}
-
 /// The measurements of all mechanisms, and the choice of `--mechanism auto`.
 #[derive(Debug)]
 pub(super) struct MeasuredMechanisms {
-    pub(super) length: Nanos,
-    pub(super) each: Vec<(Mechanism, Result<Delivered, Explanation>)>,
+    pub(super) measurement: Measurement,
     /// The mechanism of `--mechanism auto`, and the reason for it.
     pub(super) auto: Option<(Mechanism, String)>,
-}
-
-impl MeasuredMechanisms {
-    /// Returns the mechanism with the fewest missed periods, and then the smallest error in whole percent; the first of
-    /// equal ones.
-    pub(super) fn best(&self) -> Option<(Mechanism, Delivered)> {
-        let works = self.each.iter().filter_map(|(mechanism, outcome)| Some((*mechanism, *outcome.as_ref().ok()?)));
-        works.max_by_key(|(mechanism, it)| {
-            Reverse((it.missed_ppm(), it.error_ppm().unsigned_abs() / POINT_PPM, *mechanism))
-        })
-    }
 }
 
 /// Returns the option that requests `mechanism`; `None` if no option does.
@@ -80,10 +45,10 @@ pub(super) fn option(mechanism: Mechanism) -> Option<&'static str> {
     }
 }
 
-/// Runs every mechanism for `length`.
+/// Runs every mechanism for `length`, and keeps the results for `--mechanism auto` until the next boot.
 ///
 /// # Errors
-/// The user has interrupted the measurement.
+/// The user has interrupted the measurement, or the results cannot be written.
 pub(super) fn measure(length: Nanos) -> Result<MeasuredMechanisms, Failure> {
     let mut each = Vec::new();
     for (mechanism, raising) in WAYS {
@@ -94,8 +59,14 @@ pub(super) fn measure(length: Nanos) -> Result<MeasuredMechanisms, Failure> {
         };
         each.push((mechanism, outcome));
     }
+    let boot = sys::kernel::boot_id().map_err(|error| Failure::Failed(error.into()))?;
+    let measurement = Measurement { boot, length, each };
+    if measurement.each.iter().any(|(_, outcome)| outcome.is_ok()) {
+        // The run has created the directory.
+        measurement::keep(&plan::directory(None)?, &measurement)?;
+    }
     let auto = plan::terms(Raising::Auto).ok().map(|terms| terms.mechanism());
-    Ok(MeasuredMechanisms { length, each, auto })
+    Ok(MeasuredMechanisms { measurement, auto })
 }
 
 /// Returns a plan of a promised process and hogs.
@@ -132,35 +103,6 @@ fn deliver(raising: Raising, length: Nanos) -> Result<Option<Delivered>, Explana
     let entity = kept.report.entities.iter().find(|entity| entity.name == PROMISED);
     let got = &entity.ok_or_else(|| Explanation::new("the process did not run", "try again"))?.got;
     let (periods_judged, periods_missed) = (got.periods_judged, got.periods_missed);
-    Ok(Some(Delivered { ppm: got.delivered_ppm, periods_judged, periods_missed }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn delivered(ppm: u64, periods_missed: u64) -> Result<Delivered, Explanation> {
-        Ok(Delivered { ppm, periods_judged: 100, periods_missed })
-    }
-
-    #[test]
-    fn the_fewest_misses_come_before_the_smallest_error() {
-        let measured = |outcomes: [Result<Delivered, Explanation>; 3]| MeasuredMechanisms {
-            length: Nanos::s(1),
-            each: WAYS.iter().zip(outcomes).map(|((mechanism, _), outcome)| (*mechanism, outcome)).collect(),
-            auto: None,
-        };
-        let best = |outcomes| measured(outcomes).best().map(|(mechanism, _)| mechanism);
-        assert_eq!(best([delivered(200_000, 5), delivered(190_000, 0), delivered(180_000, 1)]), Some(Mechanism::Fifo));
-        assert_eq!(
-            best([delivered(180_000, 0), delivered(215_000, 0), delivered(204_000, 0)]),
-            Some(Mechanism::Deadline)
-        );
-        let equal = [delivered(209_000, 0), delivered(200_000, 0), delivered(191_000, 0)];
-        assert_eq!(best(equal), Some(Mechanism::Inheritance));
-        let fails = || Err(Explanation::new("it does not work", ""));
-        assert_eq!(best([fails(), fails(), delivered(0, 100)]), Some(Mechanism::Deadline));
-        assert_eq!(best([fails(), fails(), fails()]), None);
-        assert_eq!(delivered(190_000, 0).unwrap().error_ppm(), -10_000);
-    }
+    let (ppm, error_ppm) = (got.delivered_ppm, got.delivered_ppm.cast_signed() - WANTED_PPM.cast_signed());
+    Ok(Some(Delivered { ppm, error_ppm, periods_judged, periods_missed }))
 }

@@ -2,7 +2,7 @@
 //! reason.
 
 use super::examination::{Examination, INTERVAL};
-use super::measured::{Delivered, MeasuredMechanisms, PERIOD, SLICE};
+use super::measured::{MeasuredMechanisms, PERIOD, SLICE};
 use daemon::Explanation;
 use daemon::doctor::Finding;
 use daemon::host_profile::{HostProfile, Warning};
@@ -202,24 +202,24 @@ pub(super) fn shown(examination: &Examination) -> Shown {
 }
 
 fn measurements(measured: &MeasuredMechanisms) -> Measurements {
-    let each = measured.each.iter().map(|(mechanism, outcome)| {
+    let each = measured.measurement.each.iter().map(|(mechanism, outcome)| {
         let found = outcome.as_ref().ok();
         Measurement {
             name: mechanism.name(),
             delivered_ppm: found.map(|found| found.ppm),
-            error_ppm: found.map(Delivered::error_ppm),
+            error_ppm: found.map(|found| found.error_ppm),
             periods_judged: found.map(|found| found.periods_judged),
             periods_missed: found.map(|found| found.periods_missed),
             why: outcome.as_ref().err().map(Why::from).unwrap_or_default(),
         }
     });
     Measurements {
-        length_ns: measured.length.as_ns(),
+        length_ns: measured.measurement.length.as_ns(),
         slice_ns: SLICE.as_ns(),
         period_ns: PERIOD.as_ns(),
         mechanisms: each.collect(),
         auto: measured.auto.as_ref().map(|(it, reason)| Choice { name: it.name(), reason: reason.clone() }),
-        best: measured.best().map(|(mechanism, _)| mechanism.name()),
+        best: measured.measurement.best().map(|(mechanism, _)| mechanism.name()),
     }
 }
 

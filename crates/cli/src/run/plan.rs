@@ -3,6 +3,7 @@
 use super::refusal::RefusedRun;
 use crate::args::{Raising, Run};
 use crate::failure::{Failure, refused, usage};
+use crate::measurement;
 use crate::output;
 use daemon::Explanation;
 use daemon::directory::Directory;
@@ -383,9 +384,14 @@ pub(crate) fn terms(mechanism: Raising) -> Result<Terms, Failure> {
         Raising::Fifo => Err(Explanation::new("requested by `--mechanism fifo`", "")),
         Raising::Auto | Raising::Inherit => doctor::examine(Mechanism::Inheritance).verdict.map(drop),
     };
+    let measured = match mechanism {
+        Raising::Auto => directory(None).ok().and_then(|directory| measurement::of_this_boot(&directory)),
+        _ => None,
+    };
     match (mechanism, &inheritance) {
         (Raising::Inherit, Err(reason)) => Err(refused(reason)),
-        _ => Terms::on(&host, policy(daemon::terms::POLICY), inheritance).map_err(|reason| refused(&reason)),
+        _ => Terms::on(&host, policy(daemon::terms::POLICY), inheritance, measured.as_ref())
+            .map_err(|reason| refused(&reason)),
     }
 }
 

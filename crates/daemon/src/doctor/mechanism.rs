@@ -1,7 +1,7 @@
 //! [`Mechanism`]: the enforcement mechanisms.
 
 /// A kernel facility that grants CPU time, withholds it, or observes its use.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Mechanism {
     /// Dispatching by real-time priorities that the threads inherit. Tactus uses this mechanism.
     Inheritance,

@@ -1,0 +1,56 @@
+//! The file with the [`Measurement`] of `tactus doctor --measure`, which `--mechanism auto` uses until the next boot.
+
+use crate::failure::Failure;
+use anyhow::Context;
+use daemon::directory::Directory;
+use daemon::doctor::Measurement;
+use std::fs;
+
+/// Writes the measurement. It appears completely or not at all.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(crate) fn keep(directory: &Directory, measurement: &Measurement) -> Result<(), Failure> {
+    let (path, text) = (directory.measurement(), serde_json::to_vec_pretty(measurement).map_err(anyhow::Error::from)?);
+    let draft = path.with_extension("new");
+    fs::write(&draft, text)
+        .and_then(|()| fs::rename(&draft, &path))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}
+
+/// Returns the measurement of this boot; `None` if there is none, or if another version has written it.
+pub(crate) fn of_this_boot(directory: &Directory) -> Option<Measurement> {
+    let measurement: Measurement = serde_json::from_slice(&fs::read(directory.measurement()).ok()?).ok()?;
+    Some(measurement).filter(|it| sys::kernel::boot_id().is_ok_and(|boot| boot == it.boot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use daemon::doctor::{Delivered, Mechanism};
+    use sched::Nanos;
+
+    #[test]
+    fn a_measurement_is_kept_until_the_next_boot() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::at(place.path());
+        assert_eq!(of_this_boot(&directory), None);
+        let delivered = Delivered { ppm: 199_000, error_ppm: -1_000, periods_judged: 100, periods_missed: 1 };
+        let each = vec![
+            (Mechanism::Inheritance, Ok(delivered)),
+            (Mechanism::Deadline, Err(daemon::Explanation::new("it does not work", "try again"))),
+        ];
+        let ours = Measurement { boot: sys::kernel::boot_id().unwrap(), length: Nanos::s(1), each };
+        keep(&directory, &ours).unwrap();
+        assert_eq!(of_this_boot(&directory), Some(ours.clone()));
+        keep(&directory, &Measurement { boot: "another".into(), ..ours }).unwrap();
+        assert_eq!(of_this_boot(&directory), None);
+        fs::write(directory.measurement(), "{").unwrap();
+        assert_eq!(of_this_boot(&directory), None);
+        assert!(
+            keep(&Directory::at("/dev/null"), &Measurement { boot: String::new(), length: Nanos::ZERO, each: vec![] })
+                .is_err()
+        );
+    }
+}

@@ -19,4 +19,4 @@ pub use name::COMMAND;
 pub(crate) use name::{AGENT_PREFIX, KEEPER, NAME};
 pub use process::{GuardianEnd, run};
 pub use succession::{Care, Standby, Succession};
-pub use watch::{AWAITED, DaemonState, INTERVAL, PATIENCE, Pulse, Verdict, Watch};
+pub use watch::{AWAITED, CHECK, DaemonState, INTERVAL, PATIENCE, Pulse, Verdict, Watch};

@@ -348,6 +348,12 @@ pub trait Kernel {
     /// not ready; the next call of [`await_births`](Kernel::await_births) for the thread prepares it.
     fn set_cpu_timer(&self, thread: &mut Self::Thread, cpu: CpuId, time: Option<Nanos>) -> Result<()>;
 
+    /// Ends all wake-ups of agents by the thread, before its handle is dropped. The call takes locks that agents take, so
+    /// the caller must run at the priority of the agents.
+    fn stop_waking(&self, thread: &mut Self::Thread) {
+        let _ = thread;
+    }
+
     /// Starts or stops waiting until no raised thread wants `cpu`. The agent of `cpu` is then woken once.
     fn await_quiet(&self, cpu: CpuId, wanted: bool);
 }
@@ -549,6 +555,10 @@ impl<K: Kernel> Kernel for &K {
 
     fn set_cpu_timer(&self, thread: &mut Self::Thread, cpu: CpuId, time: Option<Nanos>) -> Result<()> {
         (**self).set_cpu_timer(thread, cpu, time)
+    }
+
+    fn stop_waking(&self, thread: &mut Self::Thread) {
+        (**self).stop_waking(thread);
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

@@ -411,6 +411,10 @@ impl Kernel for Linux {
         }
     }
 
+    fn stop_waking(&self, thread: &mut Thread) {
+        thread.events.withdraw(&self.agents);
+    }
+
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {
         if let Some(sentinels) = &self.sentinels {
             sentinels.await_quiet(cpu, wanted);

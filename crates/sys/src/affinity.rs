@@ -23,7 +23,9 @@ fn pid(tid: u32) -> Result<Option<Pid>> {
 pub fn get(tid: u32) -> Result<CpuSet> {
     let mask = rustix::thread::sched_getaffinity(pid(tid)?);
     let mask = mask.map_err(|errno| Error::of(errno, tid, format!("read the affinity of thread {tid}"), REMEDY))?;
-    Ok((0..Mask::MAX_CPU.min(sched::id::CPUS_MAX)).filter(|&cpu| mask.is_set(cpu)).map(CpuId::new).collect())
+    let cpus = (0..Mask::MAX_CPU.min(sched::id::CPUS_MAX)).filter(|&cpu| mask.is_set(cpu));
+    // The iterator ends at the last CPU of the mask, without a look at the thousand bits behind it.
+    Ok(cpus.take(mask.count() as usize).map(CpuId::new).collect())
 }
 
 /// Returns the CPUs of the mask of thread `tid` that are offline or about to go offline. [`get`] omits these CPUs

@@ -68,6 +68,16 @@ pub(super) struct Member<K: Kernel> {
 /// Threads that are no longer served.
 pub struct Former<K: Kernel>(pub(super) Vec<Member<K>>);
 
+impl<K: Kernel> Former<K> {
+    /// Ends all wake-ups of agents by these threads, in steps of up to `most` threads: see [`Kernel::stop_waking`]. `step`
+    /// runs each step.
+    pub fn stop_waking(&mut self, kernel: &K, most: usize, step: impl Fn(&mut dyn FnMut())) {
+        for some in self.0.chunks_mut(most) {
+            step(&mut || some.iter_mut().for_each(|member| kernel.stop_waking(&mut member.thread)));
+        }
+    }
+}
+
 impl<K: Kernel> std::fmt::Debug for Former<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.0.iter().map(|member| member.identity.tid)).finish()

@@ -63,7 +63,8 @@ impl Handle {
                 Ok(Handle { child, process, identity, pulse: Pulse::begin(table, clock::now()) })
             }
             Err(error) => {
-                end(&mut child);
+                let _ = child.kill();
+                let _ = child.wait();
                 Err(error.into())
             }
         }
@@ -81,7 +82,7 @@ impl Handle {
         while !(handle.watches(table) && table.beats(Beating::Guardian) != before) {
             let has_ended = handle.process.ends_within(LOOK);
             if has_ended || clock::now() >= end {
-                handle.kill();
+                drop(handle.kill());
                 let why = if has_ended {
                     "it has ended at once".to_string()
                 } else {
@@ -119,7 +120,7 @@ impl Handle {
     }
 
     /// Returns whether the guardian is alive and beats, according to `table` at `now`. Call this function at least once
-    /// per beat ([`INTERVAL`](super::INTERVAL)), because a call counts at most one missed beat.
+    /// per interval [`CHECK`](super::CHECK), because a call counts at most one check.
     pub fn is_alive(&mut self, table: &Table, now: Instant) -> bool {
         self.pulse.is_felt(table, now) && !self.process.has_ended()
     }
@@ -131,18 +132,22 @@ impl Handle {
     }
 
     /// Waits until the guardian ends. The table must be finished, so that nothing is left to guard. Kills a guardian
-    /// that does not end within a second.
+    /// that does not end within a second, and waits for one second more.
     pub fn stop(mut self) {
         if !self.process.ends_within(END) {
             // The guardian hangs, and is no longer needed.
             let _ = self.process.kill();
+            let _ = self.process.ends_within(END);
         }
-        let _ = self.child.wait();
+        let _ = self.child.try_wait();
     }
 
-    /// Kills the guardian, so that a new guardian can be started.
-    pub fn kill(mut self) {
-        end(&mut self.child);
+    /// Kills the guardian, so that a new guardian can be started. Does not wait for its end, which a system call may delay.
+    /// The caller reaps the child.
+    pub fn kill(mut self) -> Child {
+        // The child may have ended already.
+        let _ = self.child.kill();
+        self.child
     }
 }
 
@@ -162,13 +167,6 @@ fn urgently<T>(work: impl FnOnce() -> T) -> T {
 
 fn failed(why: &str) -> Explanation {
     Explanation::new(format!("cannot start the guardian: {why}"), "try again")
-}
-
-/// Kills and reaps `child`.
-fn end(child: &mut Child) {
-    // The child may have ended already.
-    let _ = child.kill();
-    let _ = child.wait();
 }
 
 impl AsFd for Handle {

@@ -10,7 +10,7 @@ use crate::kernel::priority;
 use crate::linux::{Linux, take_over_mount};
 use crate::restore::{End, Restored, end_loans, restore, restore_at_once};
 use crate::table::{Beating, Table};
-use sched::{CpuSet, Nanos};
+use sched::{CpuId, CpuSet, Nanos};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -92,10 +92,10 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
     table.set_guardian(me.identity());
     let (mut watch, mut urging) = (Watch::default(), None);
     // The files stay open, because the guardian reads them 20 times a second.
-    let (steal, mut first) = (RefCell::new(StealMeter::open().ok()), None);
-    let mut due = clock::now();
+    let (steal, mut observed) = (RefCell::new(StealMeter::open().ok()), Observed::new(daemon.as_ref()));
+    let (mut due, mut has_event) = (clock::now(), true);
     loop {
-        let state = state_of(daemon.as_ref(), &table, &mut first);
+        let state = observed.state(&table, has_event);
         // A CPU whose steal time cannot be read counts as not stolen from.
         let stolen = |cpu| steal.borrow_mut().as_mut()?.read(cpu);
         let verdict = watch.step(&table, state, stolen);
@@ -127,9 +127,13 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
             // because the agents need time for theirs.
             due = clock::now().saturating_add(INTERVAL);
         }
-        if waiting.next(due).is_err() {
-            clock::sleep_until(due);
-        }
+        has_event = waiting
+            .next(due)
+            .unwrap_or_else(|_| {
+                clock::sleep_until(due);
+                None
+            })
+            .is_some();
     }
 }
 
@@ -185,24 +189,46 @@ fn stand_by(table: &Table, me: Identity) -> sys::Result<bool> {
     Ok(!table.is_finished())
 }
 
-/// Returns the state of the daemon of `table`. Without `daemon`, the process had already ended when the guardian started.
-/// `first` is the meter of the daemon's first thread; the function opens a missing meter.
-fn state_of(daemon: Option<&Process>, table: &Table, first: &mut Option<StateMeter>) -> DaemonState {
-    if daemon.is_none_or(Process::has_ended) {
-        return DaemonState::HasEnded;
+/// The daemon, as the guardian observes it.
+struct Observed<'d> {
+    /// `None`: the process had already ended when the guardian started.
+    daemon: Option<&'d Process>,
+    /// State of the first thread of the daemon.
+    first: Option<StateMeter>,
+    /// Number of beats of all agents at the last step.
+    beats: u64,
+}
+
+impl<'d> Observed<'d> {
+    fn new(daemon: Option<&'d Process>) -> Observed<'d> {
+        Observed { daemon, first: None, beats: 0 }
     }
-    let read = |meter: &StateMeter| meter.read();
-    let doing = match first {
-        Some(meter) => read(meter),
-        None => Thread::open_as(table.daemon())
-            .and_then(|thread| thread.state_meter())
-            .and_then(|meter| read(first.insert(meter))),
-    };
-    match doing {
-        Ok(doing) if doing.state == State::Dead => DaemonState::Ends,
-        Err(sys::Error::Gone(_)) => DaemonState::Ends,
-        // A failed read is no evidence that the daemon has ended.
-        _ => DaemonState::Lives,
+
+    /// Returns the state of the daemon of `table`, once per step. `has_event`: the daemon may have ended.
+    fn state(&mut self, table: &Table, has_event: bool) -> DaemonState {
+        let agents = (0..table.watched()).map(|cpu| table.beats(Beating::Agent(CpuId::new(cpu))));
+        let beats = agents.fold(0, u64::wrapping_add);
+        // A daemon whose agents beat lives. To read its state takes longer than the rest of a step.
+        let is_beating = std::mem::replace(&mut self.beats, beats) != beats;
+        if is_beating && !has_event { DaemonState::Lives } else { self.read(table) }
+    }
+
+    fn read(&mut self, table: &Table) -> DaemonState {
+        if self.daemon.is_none_or(Process::has_ended) {
+            return DaemonState::HasEnded;
+        }
+        let doing = match &self.first {
+            Some(meter) => meter.read(),
+            None => Thread::open_as(table.daemon())
+                .and_then(|thread| thread.state_meter())
+                .and_then(|meter| self.first.insert(meter).read()),
+        };
+        match doing {
+            Ok(doing) if doing.state == State::Dead => DaemonState::Ends,
+            Err(sys::Error::Gone(_)) => DaemonState::Ends,
+            // A failed read is no evidence that the daemon has ended.
+            _ => DaemonState::Lives,
+        }
     }
 }
 

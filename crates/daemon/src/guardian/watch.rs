@@ -6,9 +6,12 @@ use sched::{CpuId, CpuSet, Instant, Nanos};
 
 /// Interval between two beats of the guardian.
 pub const INTERVAL: Nanos = Nanos::ms(50);
-/// Number of beats of the watching process, without a beat of the watched agent or guardian, after which the agent or
-/// guardian counts as hung.
+/// Number of beats of the guardian, without a beat of an agent, after which the agent counts as hung.
 pub const PATIENCE: u32 = 6;
+/// Minimum interval between two checks of the guardian that count.
+pub const CHECK: Nanos = Nanos::ms(100);
+/// Number of checks of the guardian, without a beat of the guardian, after which the guardian counts as hung.
+const PATIENCE_WITH_GUARDIAN: u32 = 3;
 /// Number of beats of the guardian, without a beat of an agent, after which the agent is late. An agent without turns beats
 /// every second beat of the guardian.
 const LATE: u32 = 4;
@@ -54,16 +57,16 @@ pub enum Verdict {
     End,
 }
 
-/// Beat count of the watched agent or guardian, sampled at each beat of the watching process.
+/// Beat count of a watched thread or process, sampled at each step of the watching process.
 #[derive(Clone, Copy, Default, Debug)]
 struct LastBeat {
     beats: u64,
-    /// Number of beats of the watching process since the count changed.
+    /// Number of steps since the count changed.
     ago: u32,
 }
 
 impl LastBeat {
-    /// Records the current count. Returns the number of beats of the watching process since the count changed.
+    /// Records the current count. Returns the number of steps since the count changed.
     fn ago(&mut self, beats: u64) -> u32 {
         self.ago = if self.beats == beats { self.ago.saturating_add(1) } else { 0 };
         self.beats = beats;
@@ -180,7 +183,7 @@ impl Watch {
     }
 }
 
-/// The daemon's watch over its guardian. The daemon may check at any rate, but a check counts only if an [`INTERVAL`]
+/// The daemon's watch over its guardian. The daemon may check at any rate, but a check counts only if the time [`CHECK`]
 /// has passed since the last counted check. The watch counts checks, so that a suspension of the machine does not count
 /// as a hang.
 #[derive(Clone, Copy, Debug)]
@@ -198,11 +201,11 @@ impl Pulse {
 
     /// Returns whether the guardian beats, as of `now`.
     pub fn is_felt(&mut self, table: &Table, now: Instant) -> bool {
-        if now < self.counted.saturating_add(INTERVAL) {
-            return self.last.ago < PATIENCE;
+        if now < self.counted.saturating_add(CHECK) {
+            return self.last.ago < PATIENCE_WITH_GUARDIAN;
         }
         self.counted = now;
-        self.last.ago(table.beats(Beating::Guardian)) < PATIENCE
+        self.last.ago(table.beats(Beating::Guardian)) < PATIENCE_WITH_GUARDIAN
     }
 }
 
@@ -347,20 +350,23 @@ mod tests {
     }
 
     #[test]
-    fn a_guardian_is_missed_after_as_many_beats_and_not_after_a_pause() {
+    fn a_guardian_is_missed_after_as_many_checks_and_not_after_a_pause() {
         let (table, begin) = (table(), Instant::at_ns(7));
         let mut pulse = Pulse::begin(&table, begin);
-        let at = |beats: u64, looks: u64| begin + INTERVAL.saturating_mul(beats) + Nanos::us(looks);
+        let at = |checks: u64, looks: u64| begin + CHECK.saturating_mul(checks) + Nanos::us(looks);
         // A pause of a day, followed by rapid checks.
-        assert!((0..100).all(|look| pulse.is_felt(&table, at(1_728_000, look))));
+        assert!((0..100).all(|look| pulse.is_felt(&table, at(864_000, look))));
         table.beat(Beating::Guardian);
-        let later = 1_728_000;
-        for nth in 1..=u64::from(PATIENCE) {
+        let later = 864_000;
+        for nth in 1..=u64::from(PATIENCE_WITH_GUARDIAN) {
             assert!(pulse.is_felt(&table, at(later + nth, 0)), "{nth}");
         }
-        assert!(!pulse.is_felt(&table, at(later + u64::from(PATIENCE) + 1, 0)));
-        assert!(!pulse.is_felt(&table, at(later + u64::from(PATIENCE) + 1, 1)), "it stays so for hasty looks");
+        assert!(!pulse.is_felt(&table, at(later + u64::from(PATIENCE_WITH_GUARDIAN) + 1, 0)));
+        assert!(
+            !pulse.is_felt(&table, at(later + u64::from(PATIENCE_WITH_GUARDIAN) + 1, 1)),
+            "it stays so for hasty looks"
+        );
         table.beat(Beating::Guardian);
-        assert!(pulse.is_felt(&table, at(later + u64::from(PATIENCE) + 2, 1)));
+        assert!(pulse.is_felt(&table, at(later + u64::from(PATIENCE_WITH_GUARDIAN) + 2, 1)));
     }
 }

@@ -177,6 +177,22 @@ impl ThreadEvents {
     }
 }
 
+impl ThreadEvents {
+    /// Removes all events from the sets of the agents. To close an event that is in a set takes the lock of the set, for
+    /// which the agent may wait.
+    pub(super) fn withdraw(&mut self, agents: &AgentSets) {
+        // The calls fail only for an event that is not in the set.
+        if let (Some(waiting), Some(arrivals)) = (self.listened.take().and_then(|cpu| agents.on(cpu)), &self.arrivals) {
+            let _ = waiting.remove(arrivals);
+        }
+        if let ThreadTimer::Open(cpu, timer) = &self.timer
+            && let Some(waiting) = agents.on(*cpu)
+        {
+            let _ = waiting.remove(timer);
+        }
+    }
+}
+
 fn move_timer(timer: &CpuTimer, agents: &AgentSets, from: CpuId, to: CpuId) -> Result<()> {
     agents.on(from).map_or(Ok(()), |waiting| waiting.remove(timer))?;
     agents.on(to).map_or(Ok(()), |waiting| waiting.add_edges(timer, SPENT))

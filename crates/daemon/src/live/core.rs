@@ -96,7 +96,8 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
     keeper_events.add(&*keeper_bell, keeper::KEEPER_BELL)?;
     let kernel = Linux::with(sentinels, waiting, Some((Arc::clone(&keeper_events), Arc::clone(&keeper_bell))))?;
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
-    let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
+    let mut watcher =
+        Watcher::start(setup, Arc::clone(&table), Arc::clone(&keeper_events)).map_err(Failure::Refused)?;
     let refused = |refused: sched::Refused| Failure::Refused(Explanation::new(refused.to_string(), ""));
     let (policy, knobs, cpus) = (setup.policy, &setup.knobs, places.len());
     // Without clients, the dispatcher does nothing.

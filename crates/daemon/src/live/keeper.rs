@@ -5,14 +5,17 @@ use super::setup::Setup;
 use super::shared::{AT_ONCE, Shared, at_agent_priority};
 use super::stall::StalledThread;
 use crate::Explanation;
-use crate::dispatch::{Known, ended, find, moved_threads};
-use crate::guardian::{Care, Handle, Standby, Succession};
+use crate::dispatch::{Former, Known, ended, find, moved_threads};
+use crate::guardian::{CHECK, Care, Handle, Standby, Succession};
 use crate::kernel::{Kernel, priority};
+use crate::linux::Linux;
 use crate::table::{Beating, Table};
 use sched::{CpuId, CpuSet, Instant, Nanos};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
+use sys::event::Waiting;
 use sys::thread::Identity;
 use sys::{Result, clock, thread};
 
@@ -21,8 +24,10 @@ use sys::{Result, clock, thread};
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// Number of the keeper's bell in the keeper's event set.
 pub(super) const KEEPER_BELL: u64 = 0;
-/// Interval between checks of the guardian, and of the affinity of served threads.
-const WATCH: Nanos = Nanos::ms(50);
+/// Number, in the keeper's event set, of the end of the guardian or of its standby. [`Linux::BIRTH`] is 1.
+const END: u64 = 2;
+/// Interval between checks whether the guardian beats, and of the affinity of served threads.
+const WATCH: Nanos = CHECK;
 
 /// Turns the calling thread into the keeper. The keeper runs at a lower priority than every dispatched thread.
 pub(super) fn enter() -> Result<()> {
@@ -34,23 +39,46 @@ pub(super) fn enter() -> Result<()> {
 pub(super) struct Watcher<'s> {
     setup: &'s Setup,
     table: Arc<Table>,
+    /// Event set of the keeper.
+    events: Arc<Waiting>,
     guardian: Option<Handle>,
     standby: Option<Handle>,
+    /// Killed guardians and standbys that are not reaped yet.
+    killed: Vec<Child>,
     succession: Succession,
 }
 
 impl<'s> Watcher<'s> {
-    /// Starts a guardian.
+    /// Starts a guardian. `events` is the event set of the keeper.
     ///
     /// # Errors
     /// The guardian does not start. The caller must not raise any thread after this error.
-    pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Explanation> {
-        let guardian = Some(Handle::start(&setup.directory, &table, &setup.executable)?);
-        Ok(Watcher { setup, table, guardian, standby: None, succession: Succession::default() })
+    pub(super) fn start(
+        setup: &'s Setup,
+        table: Arc<Table>,
+        events: Arc<Waiting>,
+    ) -> std::result::Result<Watcher<'s>, Explanation> {
+        let succession = Succession::default();
+        let mut watcher =
+            Watcher { setup, table, events, guardian: None, standby: None, killed: Vec::new(), succession };
+        watcher.guardian = Some(watcher.start_guardian()?);
+        Ok(watcher)
+    }
+
+    fn start_guardian(&self) -> std::result::Result<Handle, Explanation> {
+        Handle::start(&self.setup.directory, &self.table, &self.setup.executable).map(|guardian| self.watched(guardian))
+    }
+
+    /// Wakes the keeper when `guardian` ends.
+    fn watched(&self, guardian: Handle) -> Handle {
+        // If the call fails, a later check detects the end.
+        let _ = self.events.add_edges(&guardian, END);
+        guardian
     }
 
     /// Returns the next action.
     fn step(&mut self) -> Care {
+        self.killed.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let now = clock::now();
         let is_alive = self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, now));
         let standby = self.standby.as_ref().map_or(Standby::None, |standby| standby.as_standby(&self.table));
@@ -59,20 +87,17 @@ impl<'s> Watcher<'s> {
 
     /// Starts a standby as an ordinary process.
     fn start_standby(&mut self) -> std::result::Result<(), Explanation> {
-        self.standby = Some(Handle::spawn(&self.setup.directory, &self.table, &self.setup.executable)?);
+        let standby = Handle::spawn(&self.setup.directory, &self.table, &self.setup.executable)?;
+        self.standby = Some(self.watched(standby));
         Ok(())
     }
 
     fn drop_standby(&mut self) {
-        if let Some(standby) = self.standby.take() {
-            standby.kill();
-        }
+        self.killed.extend(self.standby.take().map(Handle::kill));
     }
 
     fn kill_guardian(&mut self) {
-        if let Some(guardian) = self.guardian.take() {
-            guardian.kill();
-        }
+        self.killed.extend(self.guardian.take().map(Handle::kill));
     }
 
     /// Makes the standby, which has taken over, the guardian.
@@ -88,7 +113,7 @@ impl<'s> Watcher<'s> {
     fn replace(&mut self) -> std::result::Result<(), Explanation> {
         self.drop_standby();
         self.kill_guardian();
-        self.guardian = Some(Handle::start(&self.setup.directory, &self.table, &self.setup.executable)?);
+        self.guardian = Some(self.start_guardian()?);
         Ok(())
     }
 
@@ -135,8 +160,14 @@ fn read_due(shared: &Shared<'_>) -> Due {
         };
         (due, dispatcher.take_former())
     });
-    drop(former);
+    close(shared, former);
     due
+}
+
+/// Closes the files of threads that are no longer served. Closing a perf event takes locks for which an agent never waits,
+/// but not before the event is out of the set of the agent.
+fn close<'k>(shared: &Shared<'k>, mut former: Former<&'k Linux>) {
+    former.stop_waking(&shared.kernel, AT_ONCE, |step| at_agent_priority(step));
 }
 
 /// Runs the keeper until the daemon ends.
@@ -161,7 +192,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         let latest = shared.kernel.births().ok();
         if is_notified || latest.is_none() || latest != births {
             births = latest;
-            drop(at_agent_priority(|| shared.lock().take_former()));
+            close(shared, at_agent_priority(|| shared.lock().take_former()));
             adopt_new(shared);
             lacks_loans = true;
             has_births = true;
@@ -181,8 +212,10 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         let pause = looking.max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH));
         let signals = shared.keeper_events.next(clock::now().saturating_add(pause.min(WATCH)).min(observed))?;
         is_notified = signals.is_some();
-        if signals == Some(KEEPER_BELL) {
-            let _ = shared.keeper_bell.rings();
+        match signals {
+            Some(KEEPER_BELL) => drop(shared.keeper_bell.rings()),
+            Some(END) => watched = Instant::ZERO,
+            _ => {}
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use crate::Explanation;
 use crate::affinity::give_back;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Original, Row, Table};
-use sched::{CpuId, CpuSet, EntityId, GroupId, Instant, Limit, Nanos, Reservation};
+use sched::{CpuId, CpuSet, GroupId, Instant, Limit, Nanos, Reservation};
 use std::ops::Range;
 use sys::attributes::Attributes;
 use sys::thread::Identity;
@@ -451,65 +451,5 @@ impl<K: Kernel> Client<K> {
                 Err(refused) => self.reports_forks &= matches!(refused, sys::Error::Gone(_)),
             }
         }
-    }
-}
-
-/// Clients, indexed by entity.
-pub(super) struct Clients<K: Kernel> {
-    slots: Vec<Option<(EntityId, Client<K>)>>,
-}
-
-impl<K: Kernel> Clients<K> {
-    pub(super) fn new() -> Clients<K> {
-        Clients { slots: Vec::new() }
-    }
-
-    pub(super) fn insert(&mut self, e: EntityId, client: Client<K>) {
-        if self.slots.len() <= e.index() {
-            self.slots.resize_with(e.index() + 1, || None);
-        }
-        self.slots[e.index()] = Some((e, client));
-    }
-
-    pub(super) fn remove(&mut self, e: EntityId) -> Option<Client<K>> {
-        let slot = self.slots.get_mut(e.index())?;
-        slot.take_if(|(id, _)| *id == e).map(|(_, client)| client)
-    }
-
-    pub(super) fn get(&self, e: EntityId) -> Option<&Client<K>> {
-        self.slots.get(e.index())?.as_ref().filter(|(id, _)| *id == e).map(|(_, client)| client)
-    }
-
-    pub(super) fn get_mut(&mut self, e: EntityId) -> Option<&mut Client<K>> {
-        self.slots.get_mut(e.index())?.as_mut().filter(|(id, _)| *id == e).map(|(_, client)| client)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (EntityId, &Client<K>)> {
-        self.slots.iter().flatten().map(|(e, client)| (*e, client))
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (EntityId, &mut Client<K>)> {
-        self.slots.iter_mut().flatten().map(|(e, client)| (*e, client))
-    }
-
-    /// Returns the number of slots. The indices below this number cover all clients.
-    pub(super) fn slots(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Returns the client in slot `at`.
-    pub(super) fn in_slot(&mut self, at: usize) -> Option<&mut Client<K>> {
-        self.slots[at].as_mut().map(|(_, client)| client)
-    }
-
-    /// Returns the client in slot `at`, if the client is on `cpu`.
-    pub(super) fn at(&mut self, at: usize, cpu: CpuId) -> Option<(EntityId, &mut Client<K>)> {
-        let (e, client) = self.slots[at].as_mut()?;
-        (client.cpu == cpu).then_some((*e, client))
-    }
-
-    /// Returns the number of clients on `cpu`.
-    pub(super) fn on(&self, cpu: CpuId) -> usize {
-        self.iter().filter(|(_, client)| client.cpu == cpu).count()
     }
 }

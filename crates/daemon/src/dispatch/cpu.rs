@@ -64,6 +64,8 @@ impl CpuState {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     pub(super) usual: Nanos,
+    /// Usual time from the instant of an alarm to the turn that it causes.
+    pub(super) delay: Nanos,
     /// Instant when the current slice started.
     pub(super) begun: Instant,
     /// CPU time that the client has used in the current slice.
@@ -79,7 +81,7 @@ pub(super) struct Cost {
 
 impl Cost {
     fn begin(&mut self, now: Instant) {
-        *self = Cost { usual: self.usual, turn: self.turn, begun: now, ..Cost::default() };
+        *self = Cost { usual: self.usual, delay: self.delay, turn: self.turn, begun: now, ..Cost::default() };
     }
 
     /// Counts what a turn has read, except the CPU time.
@@ -118,7 +120,16 @@ impl Cost {
 
     /// Learns the usual cost of the turns of a slice from the slice that ends.
     pub(super) fn learn(&mut self, now: Instant) {
-        let lost = self.lost(now).min(self.most());
-        self.usual = Nanos::ns((self.usual.as_ns() * 7 + lost.as_ns()) / 8);
+        self.usual = average(self.usual, self.lost(now).min(self.most()));
     }
+
+    /// Learns the usual delay of the turn for an alarm.
+    pub(super) fn learn_delay(&mut self, delay: Nanos) {
+        self.delay = average(self.delay, delay.min(SWITCH_MOST));
+    }
+}
+
+/// Returns the moving average of durations, after one more.
+fn average(usual: Nanos, latest: Nanos) -> Nanos {
+    Nanos::ns((usual.as_ns() * 7 + latest.as_ns()) / 8)
 }

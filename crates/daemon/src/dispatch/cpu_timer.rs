@@ -153,11 +153,11 @@ impl<K: Kernel> Dispatcher<K> {
     pub(super) fn time_slices(&mut self, cpu: CpuId, now: Instant) {
         let here = &self.cpus[cpu.index()];
         let (dispatched, until, begun) = (here.dispatched(), here.until(), here.cost.begun);
-        let is_alone = self.clients.on(cpu) == 1;
-        for at in 0..self.clients.slots() {
-            let Some((e, client)) = self.clients.at(at, cpu) else { continue };
+        let count = self.clients.count_on(cpu);
+        for at in 0..count {
+            let Some((e, client)) = self.clients.nth_on(cpu, at) else { continue };
             let is_timed = dispatched == Some(e)
-                && is_alone
+                && count == 1
                 && !self.suspended
                 && until != Instant::NEVER
                 && client.can_be_timed(&self.kernel);
@@ -191,7 +191,7 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(e) = self.cpus[cpu.index()].dispatched() else { return };
         let is_over = self.deadline(e) <= now;
         let Some(client) = self.clients.get(e).filter(|client| client.has_unreported_sleep) else { return };
-        if !is_over && self.clients.on(cpu) == 1 {
+        if !is_over && self.clients.count_on(cpu) == 1 {
             return;
         }
         let is_idle = is_over && client.is_idle(&self.kernel);

@@ -82,7 +82,11 @@ impl<K: Kernel> Dispatcher<K> {
         self.adopt_orphans(e);
         let Some(mut client) = self.clients.remove(e) else { return };
         let tree = client.tree;
-        if self.clients.iter().any(|(_, other)| other.tree == tree) {
+        let others: CpuSet =
+            self.clients.iter().filter(|(_, other)| other.tree == tree).map(|(_, it)| it.cpu).collect();
+        if !others.is_empty() {
+            // A client without threads is dismissed with the last thread of the promise.
+            self.call = self.call.iter().chain(others.iter()).collect();
             let released = client.members.iter().filter(|member| member.is_released);
             self.departed.extend(released.map(|member| (tree, member.identity)));
         } else {
@@ -113,12 +117,12 @@ impl<K: Kernel> Dispatcher<K> {
         self.left.push(Dismissed { entity: e, name, trouble, exception });
     }
 
-    /// Dismisses the clients that cannot be served, and those of promises without threads. A client without threads gets
-    /// the next new threads of its promise.
-    pub(super) fn dismiss_troubled(&mut self, now: Instant) {
+    /// Dismisses the clients of `cpu` that cannot be served, and those of promises without threads. A client without
+    /// threads gets the next new threads of its promise.
+    pub(super) fn dismiss_troubled(&mut self, cpu: CpuId, now: Instant) {
         loop {
             let mut over =
-                self.clients.iter().filter(|(_, client)| client.trouble.is_some() || !self.has_threads(client));
+                self.clients.iter_on(cpu).filter(|(_, client)| client.trouble.is_some() || !self.has_threads(client));
             let Some(e) = over.next().map(|(e, _)| e) else { return };
             drop(over);
             self.adopt_orphans(e);
@@ -133,8 +137,10 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Returns whether the client, or another client of its promise, has a thread that is served.
     fn has_threads(&self, client: &Client<K>) -> bool {
-        let mut others = self.clients.iter().filter(|(_, other)| other.tree == client.tree);
-        client.has_threads() || others.any(|(_, other)| other.has_threads())
+        client.has_threads() || {
+            let mut others = self.clients.iter().filter(|(_, other)| other.tree == client.tree);
+            others.any(|(_, other)| other.has_threads())
+        }
     }
 
     /// Restores the threads of a dismissed client. Later scans find its new children. The scans do not hold the

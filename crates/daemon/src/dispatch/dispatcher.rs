@@ -1,6 +1,7 @@
 //! [`Dispatcher`]: the state of the dispatcher, and how the machine's actions change this state.
 
-use super::client::{Client, Clients};
+use super::client::Client;
+use super::clients::Clients;
 use super::cpu::CpuState;
 use super::journal::Journal;
 use super::leaving::AllLeaving;
@@ -105,7 +106,7 @@ impl<K: Kernel> Dispatcher<K> {
             policy: *policy,
             knobs: knobs.clone(),
             epoch,
-            clients: Clients::new(),
+            clients: Clients::new(cpus),
             trees: 0,
             unadopted: Vec::new(),
             departed: Vec::new(),

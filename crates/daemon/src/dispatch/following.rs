@@ -58,17 +58,20 @@ impl<K: Kernel> Dispatcher<K> {
         (self.take_calls(), std::mem::take(&mut self.reasons))
     }
 
-    /// Follows the affinity of the threads of clients that [have such threads](super::client::Client::has_moved_threads).
-    pub(super) fn follow_moved(&mut self, now: Instant) {
+    /// Follows the affinity of the threads of those clients of `cpu` that
+    /// [have such threads](super::client::Client::has_moved_threads).
+    pub(super) fn follow_moved(&mut self, cpu: CpuId, now: Instant) {
         if self.suspended {
             return;
         }
-        for at in 0..self.clients.slots() {
-            let Some(client) = self.clients.in_slot(at).filter(|client| client.has_moved_threads) else { continue };
-            client.has_moved_threads = false;
-            let threads: Vec<Identity> = client.members.iter().map(|member| member.identity).collect();
-            threads.into_iter().for_each(|thread| self.follow_thread(thread, now));
+        let mut moved: Vec<Identity> = Vec::new();
+        for at in 0..self.clients.count_on(cpu) {
+            let Some((_, client)) = self.clients.nth_on(cpu, at) else { continue };
+            if std::mem::take(&mut client.has_moved_threads) {
+                moved.extend(client.members.iter().map(|member| member.identity));
+            }
         }
+        moved.into_iter().for_each(|thread| self.follow_thread(thread, now));
     }
 
     /// Returns the client of a thread that is served, and the index of the thread.
@@ -233,7 +236,8 @@ impl<K: Kernel> Dispatcher<K> {
         if client.level != Level::Original {
             client.set_level(Level::Original, &self.kernel, &self.table);
         }
-        client.cpu = to;
+        self.clients.move_to(e, to);
+        let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         client.confined.insert(to);
         client.members.iter_mut().for_each(|member| member.has_awaited_births = false);
         for wish in wishes.iter().chain([moved]) {

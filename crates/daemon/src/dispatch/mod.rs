@@ -24,6 +24,7 @@ mod adjust;
 mod admit;
 mod adopt;
 mod client;
+mod clients;
 mod cpu;
 mod cpu_timer;
 mod dismissal;
@@ -48,6 +49,7 @@ mod scan;
 mod share;
 mod siblings;
 mod turn;
+mod upcoming;
 
 pub use admit::Admission;
 pub use dispatcher::{Dismissed, Dispatcher};

@@ -142,7 +142,7 @@ impl<K: Kernel> Dispatcher<K> {
             let at = client.members[client.active..].iter().position(is_it)?;
             Some((e, client.active + at))
         };
-        let mut here = self.clients.iter().filter(|(_, client)| client.cpu == cpu);
+        let mut here = self.clients.iter_on(cpu);
         let Some((e, at)) = here.find_map(parked) else { return };
         drop(here);
         let Some(client) = self.clients.get_mut(e) else { return };

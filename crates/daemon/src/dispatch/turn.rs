@@ -5,14 +5,11 @@ use super::dispatcher::Dispatcher;
 use super::journal::Ledger;
 use super::kept::Judgement;
 use super::member::Level;
+use super::upcoming::Upcoming;
 use crate::kernel::{Kernel, priority};
 use sched::{Alarm, AlarmOwner, CpuId, CpuSet, EntityId, Input, Instant, Nanos, State, Wake};
 use trace::Event;
 
-/// Minimum and maximum interval between polls for wake-ups that this host does not report.
-const POLL: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
-/// Minimum time from a turn to the turn at the end of the time slice, so that the client runs between the two turns.
-const SLEEP_LEAST: Nanos = Nanos::us(10);
 /// Maximum number of periods of a client that one turn reports.
 pub(super) const PERIODS_TOLD_MOST: u64 = 1_000;
 
@@ -30,6 +27,9 @@ pub struct Signals {
 pub struct Next {
     /// Instant of the agent's next turn, according to the kernel's clock, unless the agent is woken earlier.
     pub at: Instant,
+    /// Expected instant of the turn after that; [`Instant::NEVER`] if none is expected. An agent can arm a timer for it in
+    /// advance.
+    pub then: Instant,
     /// CPUs whose agents this agent must wake now.
     pub call: CpuSet,
 }
@@ -58,9 +58,11 @@ impl<K: Kernel> Dispatcher<K> {
         }
         self.settle(Some(cpu), now);
         self.apply(cpu, now);
-        self.follow_moved(now);
-        self.dismiss_troubled(now);
-        Next { at: self.epoch.saturating_add(self.next(cpu, now).since(Instant::ZERO)), call: self.take_calls() }
+        self.follow_moved(cpu, now);
+        self.dismiss_troubled(cpu, now);
+        let Upcoming { at, then } = self.upcoming(cpu, now);
+        let kernel_time = |at: Instant| self.epoch.saturating_add(at.since(Instant::ZERO));
+        Next { at: kernel_time(at), then: kernel_time(then), call: self.take_calls() }
     }
 
     /// Charges the running client of `cpu` for its CPU time.
@@ -113,8 +115,8 @@ impl<K: Kernel> Dispatcher<K> {
     /// Reports a wake-up of each blocked client of `cpu` with a thread that the kernel has dispatched since the client
     /// blocked.
     fn detect_wakeups(&mut self, cpu: CpuId, now: Instant) {
-        for at in 0..self.clients.slots() {
-            let Some((e, client)) = self.clients.at(at, cpu) else { continue };
+        for at in 0..self.clients.count_on(cpu) {
+            let Some((e, client)) = self.clients.nth_on(cpu, at) else { continue };
             if !client.is_blocked {
                 continue;
             }
@@ -156,6 +158,7 @@ impl<K: Kernel> Dispatcher<K> {
         for number in 0..self.alarms.len() {
             let Some(due) = self.alarms[number].filter(|due| due.on == cpu && due.at <= now) else { continue };
             self.alarms[number] = None;
+            self.cpus[cpu.index()].cost.learn_delay(now.saturating_since(due.at));
             match due.alarm.owner {
                 AlarmOwner::Entity(e) if self.clients.get(e).is_some() => self.end_period(e, due.alarm, now),
                 _ => self.input(now, Input::Alarm { alarm: due.alarm }),
@@ -200,7 +203,7 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Returns the wanted level of a client's threads, and whether the client's processes must be frozen.
     fn wanted(&self, e: EntityId, client: &Client<K>, now: Instant) -> (Level, bool) {
-        let (several, has_helpers) = (self.clients.on(client.cpu) > 1, client.has_helpers());
+        let (several, has_helpers) = (self.clients.count_on(client.cpu) > 1, client.has_helpers());
         // A client that is alone on its CPU has the same level whether it runs or blocks, so its agent need not set it.
         let usual = if has_helpers { priority::AMONG_OTHERS } else { priority::RAISED };
         match self.state_of(e, client) {
@@ -217,8 +220,8 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Sets the levels of the clients of `cpu`: lowers clients first, and then raises clients.
     pub(super) fn apply(&mut self, cpu: CpuId, now: Instant) {
-        for at in 0..self.clients.slots() {
-            let Some((e, client)) = self.clients.at(at, cpu) else { continue };
+        for at in 0..self.clients.count_on(cpu) {
+            let Some((e, client)) = self.clients.nth_on(cpu, at) else { continue };
             if std::mem::take(&mut client.is_dispatched) {
                 let time = client.read(&self.kernel, &self.table).ran;
                 if !time.is_zero() {
@@ -227,8 +230,8 @@ impl<K: Kernel> Dispatcher<K> {
             }
         }
         for down in [true, false] {
-            for at in 0..self.clients.slots() {
-                let Some((e, _)) = self.clients.at(at, cpu) else { continue };
+            for at in 0..self.clients.count_on(cpu) {
+                let Some(e) = self.clients.entity_on(cpu, at) else { continue };
                 let Some(client) = self.clients.get(e) else { continue };
                 let (level, is_frozen) = self.wanted(e, client, now);
                 let awaited = client.is_blocked && !self.suspended;
@@ -253,49 +256,16 @@ impl<K: Kernel> Dispatcher<K> {
             }
         }
         self.time_slices(cpu, now);
-        let running = self.cpus[cpu.index()].dispatched().filter(|_| !self.suspended);
-        let running = running.and_then(|e| self.clients.get(e));
-        let is_reported =
-            |client: &Client<K>| client.timed.is_none() && (client.may_sleep() || self.clients.on(cpu) > 1);
-        self.kernel.await_quiet(cpu, running.is_some_and(is_reported));
+        self.kernel.await_quiet(cpu, self.must_report_sleep(cpu));
     }
 
-    /// Returns the time of the next turn of `cpu`.
-    fn next(&mut self, cpu: CpuId, begun: Instant) -> Instant {
-        let now = self.now();
-        let here = &mut self.cpus[cpu.index()];
-        // The turn at the end of the slice starts after a pause that is at least as long as this turn was. Otherwise a
-        // client with many threads would cause turns without a pause.
-        let turn = now.saturating_since(begun);
-        here.cost.turn = turn;
-        let sleep = turn.max(SLEEP_LEAST);
-        let earliest = now.saturating_add(sleep);
-        let running = here.dispatched().and_then(|e| self.clients.get(e));
-        let mut next = match running.is_some_and(|client| client.timed.is_some()) {
-            true => Instant::NEVER,
-            false => here.until().saturating_add(here.cost.usual).max(earliest),
-        };
-        match running.filter(|client| client.is_shared()) {
-            None => here.turn_ends = Instant::NEVER,
-            Some(client) if here.turn_ends == Instant::NEVER => here.turn_ends = now.saturating_add(client.turn()),
-            Some(_) => {}
-        }
-        next = next.min(here.turn_ends.max(earliest));
-        for due in self.alarms.iter().flatten().filter(|due| due.on == cpu) {
-            next = next.min(due.at);
-        }
-        for (e, client) in self.clients.iter().filter(|(_, client)| client.cpu == cpu) {
-            if !client.is_blocked {
-                continue;
-            }
-            let left = self.left_of(e);
-            if left <= 0 && self.deadline(e) > now {
-                next = next.min(self.deadline(e));
-            } else if !client.reports_wakeups {
-                let look = Nanos::ns(left.max(0).unsigned_abs()).max(POLL.0).min(POLL.1);
-                next = next.min(now.saturating_add(look));
-            }
-        }
-        next
+    /// Returns whether the sentinel must report a sleep of the running client of `cpu`. A client that was busy throughout
+    /// its last slices must only be reported while another client waits for the CPU.
+    fn must_report_sleep(&self, cpu: CpuId) -> bool {
+        let running = self.cpus[cpu.index()].dispatched().filter(|_| !self.suspended);
+        let Some((e, client)) = running.and_then(|e| Some((e, self.clients.get(e)?))) else { return false };
+        let waits =
+            |(other, client): (EntityId, &Client<K>)| other != e && !client.is_blocked && self.left_of(other) > 0;
+        client.timed.is_none() && (client.may_sleep() || self.clients.iter_on(cpu).any(waits))
     }
 }

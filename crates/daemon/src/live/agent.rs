@@ -58,11 +58,15 @@ fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, cpu: CpuId) -> MutexGuard<'s,
 pub(super) fn serve(shared: &Shared<'_>, place: usize) -> Result<()> {
     let channel = &shared.channels[place];
     let cpu = channel.cpu;
-    let (mut at, mut checked) = (Instant::ZERO, clock::now());
+    let mut timers = channel.timers()?;
+    let (mut at, mut then, mut checked) = (Instant::ZERO, Instant::NEVER, clock::now());
     // The agent beats before the first turn, so that a hang in this turn is detected, too.
     shared.table.beat(Beating::Agent(cpu));
     while !shared.over.load(Ordering::Acquire) {
-        let signals = channel.wait(at.min(clock::now().saturating_add(BEAT)))?;
+        let now = clock::now();
+        let beat = now.saturating_add(BEAT);
+        timers.arm(at.min(beat), if at <= beat { then } else { at }, now);
+        let signals = channel.wait()?;
         let now = clock::now();
         if checked.saturating_add(BEAT) <= now {
             checked = now;
@@ -75,7 +79,7 @@ pub(super) fn serve(shared: &Shared<'_>, place: usize) -> Result<()> {
         drop(dispatcher);
         shared.table.beat(Beating::Agent(cpu));
         shared.call(&next.call);
-        at = next.at;
+        (at, then) = (next.at, next.then);
     }
     Ok(())
 }

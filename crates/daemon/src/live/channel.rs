@@ -1,5 +1,6 @@
 //! [`Channel`]: the events that an agent waits for.
 
+use super::turn_timers::TurnTimers;
 use crate::dispatch::Signals;
 use crate::linux::entered;
 use sched::{CpuId, Instant};
@@ -10,6 +11,8 @@ use sys::event::{Bell, Waiting};
 /// Numbers of an agent's event sources.
 const CALL: u64 = 0;
 const QUIET: u64 = 1;
+/// The numbers 2 and 3 are those of [thread events](crate::linux).
+const TURN: u64 = 4;
 
 /// The event sources of an agent.
 #[derive(Debug)]
@@ -35,9 +38,14 @@ impl Channel {
         self.call.ring();
     }
 
-    /// Waits for an event until `at` at the latest. Returns the received signals.
-    pub(super) fn wait(&self, at: Instant) -> Result<Signals> {
-        Ok(match self.waiting.next(at)? {
+    /// Returns timers whose expiry ends [`Channel::wait`].
+    pub(super) fn timers(&self) -> Result<TurnTimers> {
+        TurnTimers::new(&self.waiting, TURN)
+    }
+
+    /// Waits for an event. Returns the received signals.
+    pub(super) fn wait(&self) -> Result<Signals> {
+        Ok(match self.waiting.next(Instant::NEVER)? {
             Some(QUIET) => Signals { quiet: self.quiet.rings() > 0, ..Signals::default() },
             Some(CALL) => {
                 let _ = self.call.rings();

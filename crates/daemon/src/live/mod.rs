@@ -29,6 +29,7 @@ mod message;
 mod setup;
 mod shared;
 mod stall;
+mod turn_timers;
 
 pub use client::{Client, serve};
 pub use core::run_core;

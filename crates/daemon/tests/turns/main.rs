@@ -7,3 +7,4 @@ mod parking;
 mod scene;
 mod siblings;
 mod suspension;
+mod upcoming;

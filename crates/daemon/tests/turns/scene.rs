@@ -3,7 +3,7 @@
 use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose, find};
 use daemon::kernel::Kernel;
 use daemon::table::Table;
-use sched::{CpuId, EntityId, Limit, Nanos, Reservation};
+use sched::{CpuId, EntityId, Instant, Limit, Nanos, Reservation};
 use sim::Workload;
 use simhost::{Caller, Memory, Settings, SimulatedKernel};
 use std::sync::Arc;
@@ -23,6 +23,10 @@ pub(crate) struct Scene {
     pub(crate) agents: Vec<u32>,
     /// Number of turns so far.
     pub(crate) turns: u64,
+    /// Number of turns whose instant was known two turns before, within 3 us.
+    pub(crate) foreseen: u64,
+    /// For each CPU, the expected instant of the turn after the next.
+    then: Vec<Instant>,
 }
 
 impl Scene {
@@ -39,7 +43,7 @@ impl Scene {
         let knobs = daemon::terms::knobs(policy);
         let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), policy, &knobs, cpus, by).unwrap();
         let agents = (0..cpus).map(|cpu| daemon.serve(CpuId::new(cpu))).collect();
-        Scene { host, daemon, dispatcher, agents, turns: 0 }
+        Scene { host, daemon, dispatcher, agents, turns: 0, foreseen: 0, then: vec![Instant::NEVER; cpus] }
     }
 
     /// Starts a process with these threads. Returns the tids.
@@ -149,6 +153,9 @@ impl Scene {
             let quiet = self.host.world_mut().take_quiet(tid);
             let entered = self.host.world_mut().take_entered(tid);
             let next = self.dispatcher.turn(CpuId::new(cpu), Signals { quiet, entered });
+            let then = std::mem::replace(&mut self.then[cpu], next.then);
+            let is_foreseen = then >= next.at && then.saturating_since(next.at) <= Nanos::us(3);
+            self.foreseen += u64::from(is_foreseen);
             for called in next.call.iter() {
                 self.host.world_mut().ring(self.agents[called.index()]);
             }

@@ -7,9 +7,9 @@ use sys::usage::Meter;
 use sys::{affinity, clock, thread};
 
 /// Measures the CPU time per wake-up of a FIFO thread that wakes twice per period and sleeps again at once. The thread
-/// runs beside the hogs of the other measurements, or alone on its CPU. Unit: ns.
-pub(crate) fn measure(period: Nanos, length: Nanos, is_alone: bool) -> f64 {
-    let _hogs = if is_alone { Vec::new() } else { hogs() };
+/// runs beside the hogs of the other measurements. Unit: ns.
+pub(crate) fn measure(period: Nanos, length: Nanos) -> f64 {
+    let _hogs = hogs();
     let body = move || -> sys::Result<f64> {
         let me = thread::current();
         affinity::set(me, &CpuSet::one(cpu()))?;

@@ -1,8 +1,9 @@
 //! Measures the dispatcher, set up as in `tactus run`.
 
+use crate::expense::Expense;
 use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
-use crate::{Promise, Sample, cpu, hog, hogs};
+use crate::{Cost, Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
 use daemon::dispatch::{KeptBy, PromiseRequest, RaiseBy};
 use daemon::live::{self, Client, Setup};
@@ -12,7 +13,6 @@ use sched::{CpuSet, EntityId, Input, Instant, Limit, Nanos, Reservation};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::attributes::{self, Attributes};
-use sys::usage::Meter;
 use sys::{clock, thread};
 use trace::Event;
 
@@ -29,33 +29,6 @@ pub(crate) fn setup() -> Result<Setup, String> {
     })
 }
 
-/// CPU time and wake-ups of the daemon's threads on the CPU under test, and of its keeper.
-pub(crate) struct Expense {
-    meters: Vec<(bool, Meter)>,
-}
-
-impl Expense {
-    pub(crate) fn now(core: u32) -> Expense {
-        let threads = thread::threads(core).unwrap_or_default();
-        let ours = threads.into_iter().filter_map(|tid| {
-            let name = thread::status(tid).ok()?.name;
-            let place = format!("-{}", cpu());
-            let counts = name.starts_with("tactus-") && (name.ends_with(&place) || name == "tactus-keeper");
-            counts.then(|| Some((name.starts_with("tactus-agent"), Meter::open(tid).ok()?)))?
-        });
-        Expense { meters: ours.collect() }
-    }
-
-    /// Returns the CPU time of all threads, and the number of turns of the agent.
-    pub(crate) fn read(&self) -> (Nanos, u64) {
-        let read = |(is_agent, meter): &(bool, Meter)| {
-            let usage = meter.read().ok()?;
-            Some((usage.ran, if *is_agent { usage.dispatches } else { 0 }))
-        };
-        self.meters.iter().filter_map(read).fold((Nanos::ZERO, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
-    }
-}
-
 pub(crate) fn admit(front: &Client, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
     let reservation = Reservation { limit, ..Reservation::new(promise.slice, promise.period) };
     let wish = PromiseRequest { affinity: CpuSet::one(cpu()), ..PromiseRequest::new("promised", reservation) };
@@ -70,6 +43,11 @@ fn reserved(events: &[(Instant, Event)]) -> Nanos {
     ran.fold(Nanos::ZERO, |sum, time| sum + time)
 }
 
+/// Time after the admission that the result does not cover.
+pub(crate) const WARM_UP: Nanos = Nanos::s(1);
+/// Interval between reads of the journal, as in `tactus run`.
+const POLL: Nanos = Nanos::ms(100);
+
 pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<Sample, String> {
     let others = hogs();
     let child = hog();
@@ -82,7 +60,9 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
         });
         let played = live::serve(&setup()?, |front| {
             let e = admit(front, promise, limit, child.pid())?;
-            let expense = Expense::now(front.pid());
+            // The standby of the guardian starts meanwhile.
+            clock::sleep(WARM_UP);
+            let expense = Expense::of(front.pid());
             let first = front.promise(e).ok_or("nothing is promised")?.deadline;
             let begun = front.epoch().saturating_add(first.since(Instant::ZERO));
             let mut events = Vec::new();
@@ -91,17 +71,16 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
             let end = from.saturating_add(length);
             let mut delivered = Nanos::ZERO;
             while clock::now() < end {
-                clock::sleep_until(clock::now().saturating_add(Nanos::ms(100)).min(end));
+                clock::sleep_until(clock::now().saturating_add(POLL).min(end));
                 if front.read_journal(&mut events) > 0 {
                     return Err("events were lost".to_string());
                 }
                 delivered += reserved(&events);
             }
-            let (to, after) = (clock::now(), expense.read());
-            let (cpu_time, wakes) = (after.0 - before.0, after.1 - before.1);
-            let asked = to.since(from).as_ns() as f64 * promise.slice.as_ns() as f64 / promise.period.as_ns() as f64;
-            let share_ppm = (delivered.as_ns() as f64 / asked - 1.0) * 1e6;
-            Ok((begun, to, cpu_time.as_ns() as f64 / wakes.max(1) as f64, share_ppm))
+            let (to, spent) = (clock::now(), expense.read() - &before);
+            let periods = to.since(from).as_ns() as f64 / promise.period.as_ns() as f64;
+            let share_ppm = (delivered.as_ns() as f64 / (periods * promise.slice.as_ns() as f64) - 1.0) * 1e6;
+            Ok((begun, to, Cost::of(&spent, periods), share_ppm))
         });
         clock::sleep(Nanos::ms(5));
         over.store(true, Ordering::Relaxed);

@@ -13,7 +13,7 @@ const RUN_EXIT_CODES: &str =
 Exit codes, the first that applies: 2 invalid or refused input; 1 failure; 130 interrupted; the exit code of the only \
     process if it is a command that failed, or 128 plus the signal that ended it; 3 a promise was not kept; 0 success.";
 
-const DOCTOR_EXIT_CODES: &str = "All trials use child processes, and leave this machine unchanged.
+const DOCTOR_EXIT_CODES: &str = "All trials use child processes, and restore this machine.
 
 Exit codes: 0 promises can be kept here; 1 no promise can be kept, or the examination failed; 2 invalid input; \
     130 interrupted.";

@@ -1,22 +1,18 @@
 //! The file with the [`Measurement`] of `tactus doctor --measure`, which `--mechanism auto` uses until the next boot.
 
 use crate::failure::Failure;
-use anyhow::Context;
+use crate::output;
 use daemon::directory::Directory;
 use daemon::doctor::Measurement;
 use std::fs;
 
-/// Writes the measurement. It appears completely or not at all.
+/// Writes the measurement.
 ///
 /// # Errors
 /// The directory cannot be written.
 pub(crate) fn keep(directory: &Directory, measurement: &Measurement) -> Result<(), Failure> {
-    let (path, text) = (directory.measurement(), serde_json::to_vec_pretty(measurement).map_err(anyhow::Error::from)?);
-    let draft = path.with_extension("new");
-    fs::write(&draft, text)
-        .and_then(|()| fs::rename(&draft, &path))
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(())
+    let text = serde_json::to_vec_pretty(measurement).map_err(anyhow::Error::from)?;
+    Ok(output::keep(&directory.measurement(), &text)?)
 }
 
 /// Returns the measurement of this boot; `None` if there is none, or if another version has written it.

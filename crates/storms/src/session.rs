@@ -11,6 +11,7 @@ use daemon::dispatch::{
     Admission, Dispatcher, Enclosure, PromiseRequest, Refusal, Signals, begin_loans, enclose, ended, find,
     moved_threads, release_groups, scan,
 };
+use daemon::guardian::CHECK;
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, restore_at_once};
 use daemon::table::{Beating, Table};
@@ -33,7 +34,7 @@ const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// interval.
 const CALM: Nanos = Nanos::ms(100);
 const TURNS_MOST: u64 = 10_000;
-const WATCH: Nanos = Nanos::ms(50);
+const WATCH: Nanos = CHECK;
 /// Number of threads adopted in one step. The number is smaller than in `live`, so that most adoptions take several
 /// steps.
 const AT_ONCE: usize = 2;

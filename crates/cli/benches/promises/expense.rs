@@ -49,9 +49,10 @@ impl Sub<&Spent> for Spent {
 
     fn sub(mut self, earlier: &Spent) -> Spent {
         for (name, time) in &mut self.by_name {
-            *time -= earlier.by_name.get(name).unwrap_or(&0);
+            // A thread that has ended meanwhile is missing in the later sum.
+            *time = time.saturating_sub(*earlier.by_name.get(name).unwrap_or(&0));
         }
-        self.wakes -= earlier.wakes;
+        self.wakes = self.wakes.saturating_sub(earlier.wakes);
         self
     }
 }

@@ -4,11 +4,12 @@
 use crate::args::Raising;
 use crate::failure::{Failure, explained};
 use crate::measurement;
+use crate::output;
 use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan::{self, Plan};
 use daemon::Explanation;
-use daemon::doctor::{Delivered, Measurement, Mechanism};
+use daemon::doctor::{Delivered, LENGTH_LEAST, Measurement, Mechanism};
 use scenario::Scenario;
 use sched::{Limit, Nanos};
 
@@ -45,10 +46,10 @@ pub(super) fn option(mechanism: Mechanism) -> Option<&'static str> {
     }
 }
 
-/// Runs every mechanism for `length`, and keeps the results for `--mechanism auto` until the next boot.
+/// Runs every mechanism for `length`. If that is long enough, keeps the results for `--mechanism auto` until the next boot.
 ///
 /// # Errors
-/// The user has interrupted the measurement, or the results cannot be written.
+/// The user has interrupted the measurement.
 pub(super) fn measure(length: Nanos) -> Result<MeasuredMechanisms, Failure> {
     let mut each = Vec::new();
     for (mechanism, raising) in WAYS {
@@ -61,9 +62,15 @@ pub(super) fn measure(length: Nanos) -> Result<MeasuredMechanisms, Failure> {
     }
     let boot = sys::kernel::boot_id().map_err(|error| Failure::Failed(error.into()))?;
     let measurement = Measurement { boot, length, each };
-    if measurement.each.iter().any(|(_, outcome)| outcome.is_ok()) {
-        // The run has created the directory.
-        measurement::keep(&plan::directory(None)?, &measurement)?;
+    // The choice ignores shorter runs. A run of any mechanism has created the directory.
+    if length >= LENGTH_LEAST && measurement.each.iter().any(|(_, outcome)| outcome.is_ok()) {
+        let kept = plan::directory(None).and_then(|directory| measurement::keep(&directory, &measurement));
+        if let Err(failure) = kept {
+            output::complain(&format!(
+                "warning: `--mechanism auto` cannot use this measurement: {}",
+                explained(failure)
+            ));
+        }
     }
     let auto = plan::terms(Raising::Auto).ok().map(|terms| terms.mechanism());
     Ok(MeasuredMechanisms { measurement, auto })

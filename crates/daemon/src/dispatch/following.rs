@@ -129,7 +129,7 @@ impl<K: Kernel> Dispatcher<K> {
     /// Confines a thread of `e` to the CPU of `e`. If the kernel refuses, the thread leaves the promise.
     fn confine(&mut self, e: EntityId, wish: &Wish) {
         let Some(client) = self.clients.get_mut(e) else { return };
-        let confined = CpuSet::one(client.cpu);
+        let (cpu, confined) = (client.cpu, CpuSet::one(client.cpu));
         let Some(member) = client.members.iter_mut().find(|member| member.identity == wish.thread) else { return };
         if client.root == Some(member.original) {
             client.root = Some(wish.original);
@@ -138,6 +138,7 @@ impl<K: Kernel> Dispatcher<K> {
             Ok(earlier) => earlier,
             Err(full) => {
                 client.trouble = Some(Refusal::Full(full).reason());
+                self.call.insert(cpu);
                 return;
             }
         };

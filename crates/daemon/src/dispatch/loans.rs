@@ -98,6 +98,7 @@ impl<K: Kernel> Dispatcher<K> {
             (Err(sys::Error::Gone(_)), _) | (_, Err(sys::Error::Gone(_))) => Raise::Ended,
             (_, Err(refused)) => {
                 client.trouble = Some(refused.into());
+                self.call.insert(client.cpu);
                 return None;
             }
             (loan, Ok(attributes)) => {
@@ -113,6 +114,7 @@ impl<K: Kernel> Dispatcher<K> {
                     Ok(earlier) => self.table.forget(earlier),
                     Err(full) => {
                         client.trouble = Some(Refusal::Full(full).reason());
+                        self.call.insert(client.cpu);
                         return None;
                     }
                 }

@@ -256,16 +256,10 @@ impl<K: Kernel> Dispatcher<K> {
             }
         }
         self.time_slices(cpu, now);
-        self.kernel.await_quiet(cpu, self.must_report_sleep(cpu));
-    }
-
-    /// Returns whether the sentinel must report a sleep of the running client of `cpu`. A client that was busy throughout
-    /// its last slices must only be reported while another client waits for the CPU.
-    fn must_report_sleep(&self, cpu: CpuId) -> bool {
         let running = self.cpus[cpu.index()].dispatched().filter(|_| !self.suspended);
-        let Some((e, client)) = running.and_then(|e| Some((e, self.clients.get(e)?))) else { return false };
-        let waits =
-            |(other, client): (EntityId, &Client<K>)| other != e && !client.is_blocked && self.left_of(other) > 0;
-        client.timed.is_none() && (client.may_sleep() || self.clients.iter_on(cpu).any(waits))
+        let running = running.and_then(|e| self.clients.get(e));
+        let is_reported =
+            |client: &Client<K>| client.timed.is_none() && (client.may_sleep() || self.clients.count_on(cpu) > 1);
+        self.kernel.await_quiet(cpu, running.is_some_and(is_reported));
     }
 }

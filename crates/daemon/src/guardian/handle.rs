@@ -73,8 +73,8 @@ impl Handle {
     /// Starts a guardian like [`Handle::spawn`]. Returns when the guardian watches the daemon.
     ///
     /// # Errors
-    /// The guardian does not start, ends at once, or does not watch the daemon within two seconds. After an error, no
-    /// guardian is running.
+    /// The guardian does not start, ends at once, or does not watch the daemon within two seconds. After an error, the
+    /// guardian has ended or is killed.
     pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Explanation> {
         let before = table.beats(Beating::Guardian);
         let mut handle = urgently(|| Handle::spawn(directory, table, program))?;

@@ -91,7 +91,7 @@ fn guard(directory: &Directory, report: &mut String, apart: &mut Option<Apart>) 
     }
     table.set_guardian(me.identity());
     let (mut watch, mut urging) = (Watch::default(), None);
-    // The files stay open, because the guardian reads them 20 times a second.
+    // The files stay open, because the guardian may read them 20 times a second.
     let (steal, mut observed) = (RefCell::new(StealMeter::open().ok()), Observed::new(daemon.as_ref()));
     let (mut due, mut has_event) = (clock::now(), true);
     loop {

@@ -51,7 +51,7 @@ pub struct Succession {
 
 impl Succession {
     /// Returns the next action at `now`. `is_alive`: the guardian is alive and beats. Call this function at least once
-    /// per beat of the guardian, and about every millisecond after [`Care::Await`].
+    /// per [`CHECK`](super::CHECK), and about every millisecond after [`Care::Await`].
     pub fn step(&mut self, is_alive: bool, standby: Standby, now: Instant) -> Care {
         if is_alive {
             self.ended = None;

@@ -77,9 +77,8 @@ impl<'s> Watcher<'s> {
     }
 
     /// Returns the next action.
-    fn step(&mut self) -> Care {
+    fn step(&mut self, now: Instant) -> Care {
         self.killed.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        let now = clock::now();
         let is_alive = self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, now));
         let standby = self.standby.as_ref().map_or(Standby::None, |standby| standby.as_standby(&self.table));
         self.succession.step(is_alive, standby, now)
@@ -164,8 +163,8 @@ fn read_due(shared: &Shared<'_>) -> Due {
     due
 }
 
-/// Closes the files of threads that are no longer served. Closing a perf event takes locks for which an agent never waits,
-/// but not before the event is out of the set of the agent.
+/// Closes the files of threads that are no longer served. While a perf event is in the set of an agent, closing the event
+/// takes the lock of this set. The event therefore leaves the set first.
 fn close<'k>(shared: &Shared<'k>, mut former: Former<&'k Linux>) {
     former.stop_waking(&shared.kernel, AT_ONCE, |step| at_agent_priority(step));
 }
@@ -182,7 +181,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         let (mut has_dismissals, mut has_births) = (is_notified || again.is_some(), false);
         if takes_over || watched.saturating_add(WATCH) <= now {
             watched = now;
-            takes_over = watch(shared, watcher);
+            takes_over = watch(shared, watcher, now);
             let due = read_due(shared);
             has_dismissals |= due.has_leaving;
             lacks_loans |= due.lacks_loans;
@@ -281,8 +280,8 @@ fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
 }
 
 /// Checks the guardian and its standby. Returns whether the standby is about to take over.
-fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> bool {
-    match watcher.step() {
+fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>, now: Instant) -> bool {
+    match watcher.step(now) {
         Care::Nothing => {}
         Care::Start => {
             if let Err(reason) = watcher.start_standby() {

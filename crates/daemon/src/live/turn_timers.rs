@@ -11,7 +11,7 @@ const LATE_MOST: Nanos = Nanos::us(3);
 const APART_LEAST: Nanos = Nanos::us(20);
 
 /// Two timers in the event set of an agent. While one is armed for the next turn, the agent arms the other for the turn
-/// after that, which is [cheaper](crate::dispatch::Next::then) than to arm it when it is the next.
+/// after that. This is cheaper than to arm it when it is the next (docs/decisions/0033).
 #[derive(Debug)]
 pub(super) struct TurnTimers {
     timers: [Timer; 2],

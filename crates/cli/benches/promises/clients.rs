@@ -82,7 +82,8 @@ pub(crate) fn many(runs: usize, length: Nanos) -> Result<String, String> {
         shares.push(time / 1e7);
         turns.push(wakes);
         ratios.push(time / wakes / floor::measure(period, length));
-        let _ = write!(details, "\n{:>20}{:.0} turns a second: {}", "", wakes, spent.by_name(seconds * 1e3));
+        let by_name = spent.by_name(seconds * 1e3);
+        let _ = write!(details, "\n{:>20}{wakes:.0} turns a second; us per millisecond: {by_name}", "");
     }
     let (share, ratio, turns) = (spread(shares), spread(ratios), spread(turns));
     Ok(format!(

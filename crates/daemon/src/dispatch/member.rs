@@ -69,12 +69,18 @@ pub(super) struct Member<K: Kernel> {
 pub struct Former<K: Kernel>(pub(super) Vec<Member<K>>);
 
 impl<K: Kernel> Former<K> {
-    /// Ends all wake-ups of agents by these threads, in steps of up to `most` threads: see [`Kernel::stop_waking`]. `step`
-    /// runs each step.
-    pub fn stop_waking(&mut self, kernel: &K, most: usize, step: impl Fn(&mut dyn FnMut())) {
-        for some in self.0.chunks_mut(most) {
-            step(&mut || some.iter_mut().for_each(|member| kernel.stop_waking(&mut member.thread)));
-        }
+    /// Divides these threads into parts of up to `most` threads.
+    pub fn parts(self, most: usize) -> impl Iterator<Item = Former<K>> {
+        let mut members = self.0.into_iter();
+        std::iter::from_fn(move || {
+            let part: Vec<_> = members.by_ref().take(most).collect();
+            (!part.is_empty()).then_some(Former(part))
+        })
+    }
+
+    /// Ends all wake-ups of agents by these threads: see [`Kernel::stop_waking`].
+    pub fn stop_waking(&mut self, kernel: &K) {
+        self.0.iter_mut().for_each(|member| kernel.stop_waking(&mut member.thread));
     }
 }
 

@@ -86,8 +86,7 @@ impl<K: Kernel> Dispatcher<K> {
         let AlarmOwner::Entity(e) = due.alarm.owner else { return };
         let Some(client) = self.clients.get(e).filter(|client| !client.is_blocked) else { return };
         let begins = at.saturating_add(here.cost.delay);
-        let timed = client.timed.is_some();
-        if !timed && here.until() == Instant::NEVER {
+        if here.until() == Instant::NEVER {
             // An overrun of the last slice shortens the next.
             let overrun = Nanos::ns(self.left_of(e).min(0).unsigned_abs());
             let slice = client.reservation.slice.saturating_sub(overrun);

@@ -72,7 +72,7 @@ impl Measurement {
         self.each.iter().find(|(other, _)| *other == mechanism)?.1.as_ref().ok()
     }
 
-    /// Returns the reason why threads are not raised by inheritance, although that works; `None` if nothing is against it.
+    /// Returns the reason why threads are not raised by inheritance, although that works; `None` if inheritance may be used.
     #[must_use]
     pub fn against_inheritance(&self) -> Option<Explanation> {
         let (inherited, set) = (self.of(Mechanism::Inheritance)?, self.of(Mechanism::Fifo)?);
@@ -83,7 +83,7 @@ impl Measurement {
                 set.in_words()
             )
         };
-        set.is_better_than(inherited).then(|| Explanation::new(why(), "use `--mechanism inherit` all the same"))
+        set.is_better_than(inherited).then(|| Explanation::new(why(), "use `--mechanism inherit` to use inheritance"))
     }
 
     /// Returns what was measured for `chosen`, as a clause that follows the reason for the choice; `None` if it was not

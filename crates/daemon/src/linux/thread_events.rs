@@ -175,9 +175,7 @@ impl ThreadEvents {
     pub(super) fn clear_timer(&mut self) -> Result<()> {
         if let ThreadTimer::Open(_, timer) = &mut self.timer { timer.clear() } else { Ok(()) }
     }
-}
 
-impl ThreadEvents {
     /// Removes all events from the sets of the agents. To close an event that is in a set takes the lock of the set, for
     /// which the agent may wait.
     pub(super) fn withdraw(&mut self, agents: &AgentSets) {

@@ -165,8 +165,10 @@ fn read_due(shared: &Shared<'_>) -> Due {
 
 /// Closes the files of threads that are no longer served. While a perf event is in the set of an agent, closing the event
 /// takes the lock of this set. The event therefore leaves the set first.
-fn close<'k>(shared: &Shared<'k>, mut former: Former<&'k Linux>) {
-    former.stop_waking(&shared.kernel, AT_ONCE, |step| at_agent_priority(step));
+fn close<'k>(shared: &Shared<'k>, former: Former<&'k Linux>) {
+    for mut part in former.parts(AT_ONCE) {
+        at_agent_priority(|| part.stop_waking(&shared.kernel));
+    }
 }
 
 /// Runs the keeper until the daemon ends.

@@ -97,4 +97,17 @@ mod tests {
         assert!(expiry(&waiting) < begin + Nanos::s(1));
         assert!(timers.armed[0] == Instant::NEVER || timers.armed[1] == Instant::NEVER, "{:?}", timers.armed);
     }
+
+    #[test]
+    fn a_timer_that_has_expired_serves_no_further_turn() {
+        let waiting = Waiting::new().unwrap();
+        let mut timers = TurnTimers::new(&waiting, EXPIRED).unwrap();
+        let begin = clock::now();
+        let at = begin + Nanos::ms(1);
+        timers.arm(at, Instant::NEVER, begin);
+        assert!(expiry(&waiting) >= at);
+        // The turn did not settle what was due.
+        timers.arm(at, Instant::NEVER, clock::now());
+        assert_eq!(waiting.next(clock::now() + Nanos::s(1)).unwrap(), Some(EXPIRED));
+    }
 }

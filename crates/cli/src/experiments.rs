@@ -192,7 +192,7 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
         let verdicts = judge(paper, measured, |id| suite.asks(id))?;
         text += &table(paper, &verdicts);
         if args.robust {
-            text += &varied_line(paper);
+            text += &varied_lines(paper);
         }
         judged.push((paper, Judged { paper: &paper.key, verdicts, measured }));
     }
@@ -215,16 +215,22 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
     reject_toothless(&judged)
 }
 
-/// Counts the variations of the parameters of `paper`, and the verdicts that differ.
-fn varied_line(paper: &Paper) -> String {
+/// Counts the variations of the parameters of `paper`, and the verdicts that differ. Lists the values without verdicts.
+fn varied_lines(paper: &Paper) -> String {
     let flips: Vec<_> = paper.robust.iter().flat_map(|varied| &varied.flips).collect();
     let claims: BTreeSet<_> = flips.iter().map(|flip| &flip.claim).collect();
-    format!(
-        "other values of parameters: {}; verdicts that differ: {}, of claims: {}\n\n",
+    let mut text = format!(
+        "other values of parameters: {}; verdicts that differ: {}, of claims: {}\n",
         paper.robust.len(),
         flips.len(),
         claims.len()
-    )
+    );
+    for Varied { parameter, value, unjudged, .. } in &paper.robust {
+        if let Some(why) = unjudged {
+            text += &format!("no verdict under {parameter} = {value}: {why}\n");
+        }
+    }
+    text + "\n"
 }
 
 /// Describes the differences of `verdicts` from the verdicts on the recorded results under the current bounds.

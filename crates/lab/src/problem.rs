@@ -60,6 +60,15 @@ impl Problem {
         Problem::File { path: path.to_path_buf(), done: "written", why }
     }
 
+    /// Returns the problem in one line, without the lines of a scenario.
+    pub(crate) fn brief(&self) -> String {
+        let text = match self {
+            Problem::Scenario { of, why } => format!("{of}: {why}"),
+            other => other.to_string(),
+        };
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     /// Returns whether the cause is the input, and not a failure to write or an interruption.
     #[must_use]
     pub fn is_input(&self) -> bool {

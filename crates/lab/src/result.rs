@@ -8,6 +8,7 @@ use crate::margin::Margin;
 use crate::paper::Paper;
 use crate::problem::Problem;
 use crate::results::Results;
+use crate::varied::{ROBUST, Varied};
 use measure::statistics;
 use std::collections::BTreeSet;
 
@@ -54,12 +55,35 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Resul
         text += "\n## Real processes\n\n";
         text += &live.text(verdicts);
     }
+    text += &variations(paper);
     text += HEAD_OF_EXPERIMENTS;
     paper.experiments.iter().for_each(|experiment| text += &row("experiments", experiment, results));
     if let Some(Live { part, results, .. }) = live {
         part.experiments.iter().for_each(|experiment| text += &row("live/experiments", experiment, results));
     }
     Ok(text)
+}
+
+/// Describes the recorded verdicts under other values of parameters, with the values without verdicts.
+fn variations(paper: &Paper) -> String {
+    if paper.robust.is_empty() {
+        return String::new();
+    }
+    let flipped = paper.robust.iter().filter(|varied| !varied.flips.is_empty()).count();
+    let mut text = format!(
+        "\n## Other values of parameters\n\nThe claims were also judged under {} other values of parameters, one at a \
+         time ({ROBUST}). Under {flipped} of them, at least one verdict differs; the limits of each claim name these \
+         values.\n",
+        paper.robust.len(),
+    );
+    let unjudged: Vec<_> = paper.robust.iter().filter_map(|it| Some((it, it.unjudged.as_ref()?))).collect();
+    if !unjudged.is_empty() {
+        text += "\n| value without verdicts | reason |\n|---|---|\n";
+    }
+    for (Varied { parameter, value, .. }, why) in unjudged {
+        text += &format!("| {} = {} | {} |\n", cell(parameter), cell(value), cell(why));
+    }
+    text
 }
 
 const HEAD_OF_EXPERIMENTS: &str =

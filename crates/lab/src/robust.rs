@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::suite::{self, Stage, Watch};
 use crate::varied::{Flip, Varied};
 use indexmap::IndexMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 /// Number of seeds with which variations are run.
@@ -37,10 +37,11 @@ struct Variation {
 }
 
 /// Runs the points that the checks of `paper` read under other values of each parameter, and returns the verdicts that
-/// differ. `results` are the results with the usual values. Only the claims that `asked` selects count.
+/// differ. `results` are the results with the usual values. Only the claims that `asked` selects count. A value with
+/// which a scenario is invalid, or with which a check has no result, has the reason instead of verdicts.
 ///
 /// # Errors
-/// The errors of [`Suite::play`](crate::Suite::play) and of [`judge`].
+/// The errors of [`Suite::play`](crate::Suite::play), and of [`judge`] with the usual values.
 pub fn vary(
     paper: &Paper,
     results: &Results,
@@ -54,21 +55,37 @@ pub fn vary(
     let read = points_read(paper, &results, asked)?;
     let is_read = |experiment: &&Experiment| read.iter().any(|(name, _)| *name == experiment.name);
     let variations = variations(paper, &paper.experiments.iter().filter(is_read).collect::<Vec<_>>());
-    let plans: Vec<Vec<Block<'_>>> = variations.iter().map(|it| plan_of(it, &results, &read)).collect();
-    let cells = plan::cells(&plans.concat(), Extent::Usual)?;
-    suite::play(&cells, store, Stage::Simulator(threads), watch)?;
+    let cells_of = |it| plan::cells(&plan_of(it, &results, &read), Extent::Usual).map_err(|why| why.brief());
+    let plans: Vec<Result<Vec<Cell<'_>>, String>> = variations.iter().map(cells_of).collect();
+    let cells: Vec<Cell<'_>> = plans.iter().flatten().flatten().cloned().collect();
+    let failures = Mutex::new(BTreeMap::new());
+    suite::play_tolerating(&cells, store, Stage::Simulator(threads), watch, &|nth, why| {
+        failures.lock().expect("no thread panics while it holds the lock").insert(cells[nth].inputs(), why.brief());
+        Ok(())
+    })?;
+    let failures = failures.into_inner().expect("no thread panics while it holds the lock");
     let store = store.lock().expect("no thread panics while it holds the lock");
-    let mut all = Vec::new();
-    for (variation, plan) in variations.iter().zip(&plans) {
-        let varied = statuses(paper, &replaced(&results, plan, &store)?, asked)?;
-        let flips = usual.iter().filter_map(|(claim, from)| {
-            let to = *varied.get(claim)?;
-            (to != *from).then(|| Flip { claim: claim.clone(), from: *from, to })
-        });
-        let (parameter, value) = (variation.parameter.clone(), variation.value.clone());
-        all.push(Varied { parameter, value, flips: flips.collect() });
-    }
-    Ok(all)
+    let judged = |plan: Result<Vec<Cell<'_>>, String>| {
+        let varied = replaced(&results, &plan?, &store, &failures)?;
+        Ok(flips(&usual, &statuses(paper, &varied, asked).map_err(|why| why.brief())?))
+    };
+    let varied = |(it, plan): (&Variation, _)| {
+        let (flips, unjudged) = match judged(plan) {
+            Ok(flips) => (flips, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        Varied { parameter: it.parameter.clone(), value: it.value.clone(), flips, unjudged }
+    };
+    Ok(variations.iter().zip(plans).map(varied).collect())
+}
+
+/// Returns the statuses that differ between `usual` and `varied`.
+fn flips(usual: &IndexMap<String, Status>, varied: &IndexMap<String, Status>) -> Vec<Flip> {
+    let flip = |(claim, from): (&String, &Status)| {
+        let to = *varied.get(claim)?;
+        (to != *from).then(|| Flip { claim: claim.clone(), from: *from, to })
+    };
+    usual.iter().filter_map(flip).collect()
 }
 
 /// Returns `results` with the seeds with which variations are run.
@@ -96,15 +113,29 @@ fn plan_of<'v>(variation: &'v Variation, results: &Results, read: &BTreeSet<(Str
     read.iter().filter_map(block).collect()
 }
 
-/// Returns `results` in which the measurements of the points of `plan` come from `store`.
-fn replaced(results: &Results, plan: &[Block<'_>], store: &Store) -> Result<Results, Problem> {
+/// Returns `results` in which the measurements of the points of `cells` come from `store`.
+///
+/// # Errors
+/// The reason from `failures`, by the inputs of a run, if one of the runs has failed.
+fn replaced(
+    results: &Results,
+    cells: &[Cell<'_>],
+    store: &Store,
+    failures: &BTreeMap<String, String>,
+) -> Result<Results, String> {
     let mut results = results.clone();
-    for block in plan {
-        let cells: Result<Vec<Cell<'_>>, Problem> = block.cells(Extent::Usual).collect();
-        let rows = results.experiments.get_mut(&block.experiment.name).expect("the experiment has results");
-        let row = rows.iter_mut().find(|row| row.point == block.point).expect("the point has results");
-        let seeds = cells?.iter().map(|cell| store.get(&cell.inputs()).cloned().expect("the run is stored")).collect();
-        row.seeds = seeds;
+    let is_same_point =
+        |one: &Cell<'_>, next: &Cell<'_>| one.experiment.name == next.experiment.name && one.point == next.point;
+    for seeds in cells.chunk_by(is_same_point) {
+        let measured = seeds.iter().map(|cell| {
+            let inputs = cell.inputs();
+            let measured = store.get(&inputs).cloned();
+            measured.ok_or_else(|| failures.get(&inputs).expect("the run has ended or failed").clone())
+        });
+        let measured = measured.collect::<Result<Vec<_>, String>>()?;
+        let rows = results.experiments.get_mut(&seeds[0].experiment.name).expect("the experiment has results");
+        let row = rows.iter_mut().find(|row| row.point == seeds[0].point).expect("the point has results");
+        row.seeds = measured;
     }
     Ok(results)
 }

@@ -284,6 +284,21 @@ pub(crate) fn play(
     stage: Stage<'_>,
     watch: &dyn Watch,
 ) -> Result<(), Problem> {
+    play_tolerating(cells, store, stage, watch, &|_, why| Err(why))
+}
+
+/// Runs the cells that are not in `store` on `stage`. `fails` gets the number and the reason of each run that fails, and
+/// returns whether the others go on.
+///
+/// # Errors
+/// An outcome cannot be stored, the suite was interrupted, or the error of `fails`.
+pub(crate) fn play_tolerating(
+    cells: &[Cell<'_>],
+    store: &Mutex<Store>,
+    stage: Stage<'_>,
+    watch: &dyn Watch,
+    fails: &(dyn Fn(usize, Problem) -> Result<(), Problem> + Sync),
+) -> Result<(), Problem> {
     let locked = || store.lock().expect("no thread panics while it holds the lock");
     let inputs: Vec<String> = cells.iter().map(|cell| stage.key(cell)).collect();
     let mut open: Vec<usize> = {
@@ -304,14 +319,18 @@ pub(crate) fn play(
             reached = progress.now;
             !watch.is_interrupted()
         };
-        let measured = match stage {
-            Stage::Simulator(_) => cells[nth].play(goes_on)?,
-            Stage::Host(host) => cells[nth].play_live(host)?,
+        let outcome = match stage {
+            Stage::Simulator(_) => cells[nth].play(goes_on),
+            Stage::Host(host) => cells[nth].play_live(host),
         };
-        let measured = measured.ok_or(Problem::Interrupted)?;
+        let measured = outcome.and_then(|measured| measured.ok_or(Problem::Interrupted));
         watch.simulated(cells[nth].length.saturating_sub(reached.since(Instant::ZERO)));
         watch.played(&cells[nth]);
-        locked().put(&inputs[nth], measured)
+        match measured {
+            Ok(measured) => locked().put(&inputs[nth], measured),
+            Err(Problem::Interrupted) => Err(Problem::Interrupted),
+            Err(why) => fails(nth, why),
+        }
     })
     .map(drop)
 }

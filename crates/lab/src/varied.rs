@@ -17,6 +17,9 @@ pub struct Varied {
     pub value: String,
     /// The verdicts that differ from those with the usual value.
     pub flips: Vec<Flip>,
+    /// Why the claims cannot be judged under the value: a scenario that is invalid with it, or a check without a result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unjudged: Option<String>,
 }
 
 /// A verdict that differs under another value of a parameter.

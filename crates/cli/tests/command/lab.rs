@@ -128,7 +128,7 @@ fn other_values_of_a_parameter_are_tried_and_recorded() {
     let scenario = String::from_utf8(place.read("papers/tiny/scenarios/hogs.toml")).expect("it is text");
     // With a longer run, the tasks have equal weights.
     let changed = scenario.replace("{% if policy", "{% if length != \"375ms\" and policy");
-    place.file("papers/tiny/scenarios/hogs.toml", changed);
+    place.file("papers/tiny/scenarios/hogs.toml", &changed);
     let text = good(&place, &["run", "all", "--robust", "--record"]);
     assert!(text.contains("T1   partly"), "{text}");
     assert!(text.contains("other values of parameters: 4; verdicts that differ: 2, of claims: 2\n"), "{text}");
@@ -138,6 +138,15 @@ fn other_values_of_a_parameter_are_tried_and_recorded() {
     assert_eq!((&varied[1]["value"], &varied[1]["flips"][0]["claim"]), (&"375ms".into(), &"T1".into()));
     let result = String::from_utf8(place.read("papers/tiny/RESULT.md")).expect("it is text");
     assert!(result.contains("Limits: shares · length = 375ms: predicted becomes not."), "{result}");
+    assert!(result.contains("judged under 4 other values of parameters"), "{result}");
+    // A value with which the scenario is invalid has no verdict, and the others are judged all the same.
+    let invalid = format!("{changed}\n{{% if length == \"225ms\" %}}nothing = 1{{% endif %}}\n");
+    place.file("papers/tiny/scenarios/hogs.toml", invalid);
+    let text = good(&place, &["run", "all", "--robust", "--record"]);
+    assert!(text.contains("other values of parameters: 4; verdicts that differ: 2, of claims: 2\n"), "{text}");
+    assert!(text.contains("no verdict under shares · length = 225ms: ") && text.contains("nothing"), "{text}");
+    let result = String::from_utf8(place.read("papers/tiny/RESULT.md")).expect("it is text");
+    assert!(result.contains("| shares · length = 225ms | "), "{result}");
 }
 
 #[test]

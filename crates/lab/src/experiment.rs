@@ -348,6 +348,16 @@ impl Experiment {
         Experiment { costs_percent: Some(percent), ..self.clone() }
     }
 
+    /// Returns whether an expression of the experiment reads the variable `name`.
+    pub(crate) fn reads(&self, name: &str) -> bool {
+        let environment = compute::environment();
+        let mut expressions = self.metrics.values().chain(&self.counts);
+        // Without a valid expression, the variable counts as read.
+        expressions.any(|it| {
+            environment.compile_expression(it).map_or(true, |it| it.undeclared_variables(false).contains(name))
+        })
+    }
+
     /// Returns the constants of the experiment's template: the parameters of the paper, then its own constants.
     #[must_use]
     pub fn constants(&self, extent: Extent) -> Point {

@@ -2,7 +2,7 @@
 
 use crate::cell::Cell;
 use crate::evidence::{Given, Kind};
-use crate::experiment::{Experiment, Extent, Value};
+use crate::experiment::{Experiment, Extent, Value, shown};
 use crate::judge::{judge, points_read};
 use crate::paper::Paper;
 use crate::plan::{self, Block};
@@ -16,8 +16,8 @@ use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-/// Number of seeds with which variations are run.
-const SEEDS: u32 = 5;
+/// Greatest number of seeds with which variations are run.
+const SEEDS: usize = 5;
 
 /// Relative change of an assumed value. Unit: percent.
 const CHANGE_PERCENT: f64 = 25.0;
@@ -30,6 +30,8 @@ const COSTS: &str = "assumed costs of the machine";
 struct Variation {
     /// Key of the parameter in the ledger, or [`COSTS`].
     parameter: String,
+    /// Name of the parameter in templates and expressions. The costs of machines have no name.
+    name: Option<String>,
     /// The other value, as text.
     value: String,
     /// The experiments of the paper that have the parameter, with the other value.
@@ -51,12 +53,14 @@ pub fn vary(
     watch: &dyn Watch,
 ) -> Result<Vec<Varied>, Problem> {
     let results = limited(results);
-    let usual = statuses(paper, &results, asked)?;
+    let verdicts = statuses(paper, &results, asked)?;
     let read = points_read(paper, &results, asked)?;
     let is_read = |experiment: &&Experiment| read.iter().any(|(name, _)| *name == experiment.name);
     let variations = variations(paper, &paper.experiments.iter().filter(is_read).collect::<Vec<_>>());
-    let cells_of = |it| plan::cells(&plan_of(it, &results, &read), Extent::Usual).map_err(|why| why.brief());
-    let plans: Vec<Result<Vec<Cell<'_>>, String>> = variations.iter().map(cells_of).collect();
+    let usual_plan = read.iter().map(|point| block(&paper.experiments, &results, point).expect("it is of the paper"));
+    let texts = Texts::of(&plan::cells(&usual_plan.collect::<Vec<_>>(), Extent::Usual)?);
+    let plans: Vec<Result<Vec<Cell<'_>>, String>> =
+        variations.iter().map(|it| changed(it, &results, &read, &texts).map_err(|why| why.brief())).collect();
     let cells: Vec<Cell<'_>> = plans.iter().flatten().flatten().cloned().collect();
     let failures = Mutex::new(BTreeMap::new());
     suite::play_tolerating(&cells, store, Stage::Simulator(threads), watch, &|nth, why| {
@@ -67,7 +71,7 @@ pub fn vary(
     let store = store.lock().expect("no thread panics while it holds the lock");
     let judged = |plan: Result<Vec<Cell<'_>>, String>| {
         let varied = replaced(&results, &plan?, &store, &failures)?;
-        Ok(flips(&usual, &statuses(paper, &varied, asked).map_err(|why| why.brief())?))
+        Ok(flips(&verdicts, &statuses(paper, &varied, asked).map_err(|why| why.brief())?))
     };
     let varied = |(it, plan): (&Variation, _)| {
         let (flips, unjudged) = match judged(plan) {
@@ -91,7 +95,7 @@ fn flips(usual: &IndexMap<String, Status>, varied: &IndexMap<String, Status>) ->
 /// Returns `results` with the seeds with which variations are run.
 fn limited(results: &Results) -> Results {
     let mut results = results.clone();
-    results.experiments.values_mut().flatten().for_each(|row| row.seeds.truncate(SEEDS as usize));
+    results.experiments.values_mut().flatten().for_each(|row| row.seeds.truncate(SEEDS));
     results
 }
 
@@ -103,17 +107,48 @@ fn statuses(
     Ok(judge(paper, results, asked)?.into_iter().map(|verdict| (verdict.id.to_string(), verdict.of_checks)).collect())
 }
 
-/// Returns the points of the variation that are in `read`, the points that checks read, with the changed experiments.
-fn plan_of<'v>(variation: &'v Variation, results: &Results, read: &BTreeSet<(String, usize)>) -> Vec<Block<'v>> {
-    let block = |(name, nth): &(String, usize)| {
-        let experiment = variation.experiments.iter().find(|experiment| experiment.name == *name)?;
-        let point = results.experiments[name][*nth].point.clone();
-        Some(Block { paper: 0, experiment, point, first_seed: 1, seeds: SEEDS })
-    };
-    read.iter().filter_map(block).collect()
+/// The texts of the scenarios with the usual values, by experiment, point and seed.
+struct Texts(BTreeMap<String, String>);
+
+impl Texts {
+    fn of(cells: &[Cell<'_>]) -> Texts {
+        Texts(cells.iter().map(|cell| (Texts::key(cell), cell.text.clone())).collect())
+    }
+
+    fn key(cell: &Cell<'_>) -> String {
+        format!("{} {} {}", cell.experiment.name, shown(&cell.point), cell.seed)
+    }
+
+    /// Returns whether the scenario of `cell` is the one with the usual values.
+    fn have(&self, cell: &Cell<'_>) -> bool {
+        self.0.get(&Texts::key(cell)) == Some(&cell.text)
+    }
 }
 
-/// Returns `results` in which the measurements of the points of `cells` come from `store`.
+/// Returns the point `(name, nth)` of `results` with its seeds, as a point of the experiment `name` in `experiments`.
+fn block<'e>(experiments: &'e [Experiment], results: &Results, (name, nth): &(String, usize)) -> Option<Block<'e>> {
+    let experiment = experiments.iter().find(|experiment| experiment.name == *name)?;
+    let row = &results.experiments[name][*nth];
+    let seeds = u32::try_from(row.seeds.len()).expect("a point has few seeds");
+    Some(Block { paper: 0, experiment, point: row.point.clone(), first_seed: 1, seeds })
+}
+
+/// Returns the runs of the points in `read`, the points that checks read, that `variation` changes. A run does not change
+/// if its scenario has the usual text and its metrics do not read the parameter.
+fn changed<'v>(
+    variation: &'v Variation,
+    results: &Results,
+    read: &BTreeSet<(String, usize)>,
+    usual: &Texts,
+) -> Result<Vec<Cell<'v>>, Problem> {
+    let plan: Vec<Block<'_>> = read.iter().filter_map(|point| block(&variation.experiments, results, point)).collect();
+    let mut cells = plan::cells(&plan, Extent::Usual)?;
+    let is_read = |cell: &Cell<'_>| variation.name.as_ref().is_some_and(|name| cell.experiment.reads(name));
+    cells.retain(|cell| !usual.have(cell) || is_read(cell));
+    Ok(cells)
+}
+
+/// Returns `results` in which the measurements of the runs `cells` come from `store`.
 ///
 /// # Errors
 /// The reason from `failures`, by the inputs of a run, if one of the runs has failed.
@@ -124,18 +159,13 @@ fn replaced(
     failures: &BTreeMap<String, String>,
 ) -> Result<Results, String> {
     let mut results = results.clone();
-    let is_same_point =
-        |one: &Cell<'_>, next: &Cell<'_>| one.experiment.name == next.experiment.name && one.point == next.point;
-    for seeds in cells.chunk_by(is_same_point) {
-        let measured = seeds.iter().map(|cell| {
-            let inputs = cell.inputs();
-            let measured = store.get(&inputs).cloned();
-            measured.ok_or_else(|| failures.get(&inputs).expect("the run has ended or failed").clone())
-        });
-        let measured = measured.collect::<Result<Vec<_>, String>>()?;
-        let rows = results.experiments.get_mut(&seeds[0].experiment.name).expect("the experiment has results");
-        let row = rows.iter_mut().find(|row| row.point == seeds[0].point).expect("the point has results");
-        row.seeds = measured;
+    for cell in cells {
+        let inputs = cell.inputs();
+        let measured = store.get(&inputs).cloned();
+        let measured = measured.ok_or_else(|| failures.get(&inputs).expect("the run has ended or failed").clone())?;
+        let rows = results.experiments.get_mut(&cell.experiment.name).expect("the experiment has results");
+        let row = rows.iter_mut().find(|row| row.point == cell.point).expect("the point has results");
+        row.seeds[cell.seed as usize - 1] = measured;
     }
     Ok(results)
 }
@@ -153,14 +183,15 @@ fn variations(paper: &Paper, experiments: &[&Experiment]) -> Vec<Variation> {
             let changed = |experiment: &&Experiment| experiment.with(name, &value);
             let experiments = experiments.iter().filter(has_it).map(changed).collect();
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-            all.push(Variation { parameter: key.clone(), value, experiments });
+            all.push(Variation { parameter: key.clone(), name: Some(name.to_string()), value, experiments });
         }
         seen.push(key);
     }
     for percent in [100.0 - CHANGE_PERCENT, 100.0 + CHANGE_PERCENT] {
         let changed = |experiment: &&Experiment| experiment.with_costs(percent);
         let experiments = experiments.iter().map(changed).collect();
-        all.push(Variation { parameter: COSTS.to_string(), value: format!("{percent} %"), experiments });
+        let (parameter, value) = (COSTS.to_string(), format!("{percent} %"));
+        all.push(Variation { parameter, name: None, value, experiments });
     }
     all
 }

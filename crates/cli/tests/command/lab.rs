@@ -131,6 +131,8 @@ fn other_values_of_a_parameter_are_tried_and_recorded() {
     place.file("papers/tiny/scenarios/hogs.toml", &changed);
     let text = good(&place, &["run", "all", "--robust", "--record"]);
     assert!(text.contains("T1   partly"), "{text}");
+    // Four points: 20 seeds, then 5 with two other lengths. Other costs do not change the scenario, because it has none.
+    assert_eq!(lines(&place), 4 * 20 + 2 * 4 * 5);
     assert!(text.contains("other values of parameters: 4; verdicts that differ: 2, of claims: 2\n"), "{text}");
     let varied = json(&String::from_utf8(place.read("papers/tiny/robust.json")).expect("it is text"));
     assert_eq!(varied[0]["parameter"], "shares · length");

@@ -255,6 +255,9 @@ pub(crate) struct Run {
     /// Fault injection: the agent, holder, keeper or commands thread of the core stalls after TIME
     #[arg(long, value_name = "THREAD:TIME", hide = true)]
     pub(crate) stall: Option<String>,
+    /// Fault injection: after TIME, all calls of CALL by the core fail with ERROR, such as sched_setattr:EPERM:300ms
+    #[arg(long, value_name = "CALL:ERROR:TIME", hide = true, conflicts_with = "stall")]
+    pub(crate) fail: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

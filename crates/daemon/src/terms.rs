@@ -126,7 +126,7 @@ impl Terms {
             How::Deadline => KeptBy::Kernel,
         };
         let executable = this_program().to_path_buf();
-        Setup { directory, executable, policy: self.policy, knobs: self.knobs.clone(), by, stall: None }
+        Setup { directory, executable, policy: self.policy, knobs: self.knobs.clone(), by, fault: None }
     }
 
     /// Returns the knobs for a simulation of a live run. In the simulation, a client with a soft limit that has used up

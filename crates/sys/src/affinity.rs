@@ -22,7 +22,8 @@ fn pid(tid: u32) -> Result<Option<Pid>> {
 /// The thread has ended.
 pub fn get(tid: u32) -> Result<CpuSet> {
     let mask = rustix::thread::sched_getaffinity(pid(tid)?);
-    let mask = mask.map_err(|errno| Error::of(errno, tid, format!("read the affinity of thread {tid}"), REMEDY))?;
+    let mask =
+        mask.map_err(|errno| Error::of_existing(errno, tid, format!("read the affinity of thread {tid}"), REMEDY))?;
     let cpus = (0..Mask::MAX_CPU.min(sched::id::CPUS_MAX)).filter(|&cpu| mask.is_set(cpu));
     // The iterator ends at the last CPU of the mask, without a look at the thousand bits behind it.
     Ok(cpus.take(mask.count() as usize).map(CpuId::new).collect())
@@ -60,7 +61,8 @@ pub fn set(tid: u32, cpus: &CpuSet) -> Result<()> {
         mask.set(cpu.index());
     }
     let what = || format!("run thread {tid} on CPUs {cpus}");
-    rustix::thread::sched_setaffinity(pid(tid)?, &mask).map_err(|errno| Error::of(errno, tid, what(), REMEDY))?;
+    rustix::thread::sched_setaffinity(pid(tid)?, &mask)
+        .map_err(|errno| Error::of_existing(errno, tid, what(), REMEDY))?;
     let kept = get(tid)?;
     if kept == *cpus {
         Ok(())
@@ -92,7 +94,7 @@ pub fn follow_cpuset(tid: u32) -> Result<()> {
     let mut mask = Mask::new();
     (0..Mask::MAX_CPU).for_each(|cpu| mask.set(cpu));
     rustix::thread::sched_setaffinity(pid(tid)?, &mask)
-        .map_err(|errno| Error::of(errno, tid, format!("run thread {tid} on all CPUs of its cpuset"), REMEDY))
+        .map_err(|errno| Error::of_existing(errno, tid, format!("run thread {tid} on all CPUs of its cpuset"), REMEDY))
 }
 
 #[cfg(test)]

@@ -231,7 +231,7 @@ pub fn nice(tid: u32) -> Result<i32> {
     let remedy = "use a kernel without a system call filter that refuses getpriority";
     let what = || format!("read the nice value of thread {tid}");
     let pid = Pid::from_raw(tid.cast_signed());
-    getpriority_process(pid).map_err(|error| Error::of(error, tid, what(), remedy))
+    getpriority_process(pid).map_err(|error| Error::of_existing(error, tid, what(), remedy))
 }
 
 fn read(tid: u32) -> Result<Attributes> {
@@ -242,7 +242,7 @@ fn read(tid: u32) -> Result<Attributes> {
         return Ok(Attributes::from_raw(raw));
     }
     let remedy = "use a kernel with sched_getattr, without a system call filter that refuses it";
-    Err(Error::of(last_error(), tid, format!("read how thread {tid} is scheduled"), remedy))
+    Err(Error::of_existing(last_error(), tid, format!("read how thread {tid} is scheduled"), remedy))
 }
 
 /// Finds out the default time slice of this kernel, which [`get`] needs. The first call starts an ordinary thread and waits
@@ -318,7 +318,7 @@ pub fn apply(tid: u32, wanted: Attributes) -> Result<()> {
     match errno {
         // The kernel refuses the values (EINVAL) or the reservation (EBUSY). Both refusals have a remedy.
         Errno::BUSY | Errno::INVAL => Err(Error::NotPermitted { what, source: errno.into(), remedy }),
-        errno => Err(Error::of(errno, tid, what, remedy)),
+        errno => Err(Error::of_existing(errno, tid, what, remedy)),
     }
 }
 

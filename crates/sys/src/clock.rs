@@ -37,14 +37,28 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
 /// Sleeps until `at`; returns at once if `at` has passed. Signals do not interrupt the sleep.
 ///
 /// # Panics
-/// The kernel has no CLOCK_MONOTONIC.
+/// A filter of system calls forbids both `clock_nanosleep` and `ppoll`.
 pub fn sleep_until(at: Instant) {
     let request = timespec(at.as_ns());
     loop {
         match clock_nanosleep_absolute(ClockId::Monotonic, &request) {
             Ok(()) => return,
             Err(Errno::INTR) => {}
-            Err(errno) => panic!("CLOCK_MONOTONIC cannot be slept on: {errno}"),
+            // The kernel refuses no instant of its clock, but a filter can forbid the call.
+            Err(_) => return poll_until(at),
+        }
+    }
+}
+
+/// Sleeps until `at` as [`sleep_until`] does, by `ppoll`.
+fn poll_until(at: Instant) {
+    loop {
+        let left = at.saturating_since(now());
+        match rustix::event::poll(&mut [], Some(&timespec(left.as_ns()))) {
+            Err(Errno::INTR) => {}
+            Ok(_) if now() < at => {}
+            Ok(_) => return,
+            Err(errno) => panic!("no call can wait for a time: {errno}"),
         }
     }
 }
@@ -52,7 +66,7 @@ pub fn sleep_until(at: Instant) {
 /// Sleeps for `length`.
 ///
 /// # Panics
-/// The kernel has no CLOCK_MONOTONIC.
+/// See [`sleep_until`].
 pub fn sleep(length: Nanos) {
     sleep_until(now().saturating_add(length));
 }
@@ -132,13 +146,15 @@ impl Timer {
     /// Arms the timer for `at`. The timer expires at once if `at` has passed. [`Instant::NEVER`] disarms the timer.
     /// Replaces an earlier setting.
     ///
-    /// # Panics
-    /// The kernel refuses an instant of its own clock.
-    pub fn set(&self, at: Instant) {
+    /// # Errors
+    /// A filter of system calls forbids timers. The kernel itself refuses no instant.
+    pub fn set(&self, at: Instant) -> Result<()> {
         // The value zero would disarm the timer.
         let value = if at == Instant::NEVER { timespec(0) } else { timespec(at.as_ns().max(1)) };
         let to = Itimerspec { it_interval: timespec(0), it_value: value };
-        timerfd_settime(&self.handle, TimerfdTimerFlags::ABSTIME, &to).expect("the kernel takes moments of its clock");
+        timerfd_settime(&self.handle, TimerfdTimerFlags::ABSTIME, &to)
+            .map(drop)
+            .map_err(|errno| Error::from(errno, "arm a timer", ""))
     }
 
     /// Returns whether the timer has expired. Each expiry is reported once, and not after the timer is set again.
@@ -197,16 +213,16 @@ mod tests {
         let timer = Timer::new().unwrap();
         assert!(!timer.went_off());
         let due = now() + Nanos::ms(2);
-        timer.set(due);
+        timer.set(due).unwrap();
         while !timer.went_off() {
             sleep(Nanos::us(100));
         }
         assert!(now() >= due);
         assert!(!timer.went_off());
-        timer.set(Instant::ZERO);
+        timer.set(Instant::ZERO).unwrap();
         assert!(timer.went_off(), "what is past goes off at once");
-        timer.set(now() + Nanos::us(100));
-        timer.set(Instant::NEVER);
+        timer.set(now() + Nanos::us(100)).unwrap();
+        timer.set(Instant::NEVER).unwrap();
         sleep(Nanos::ms(1));
         assert!(!timer.went_off(), "it was unset");
     }

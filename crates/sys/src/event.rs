@@ -180,7 +180,7 @@ mod tests {
         });
         bell.ring();
         assert_eq!((bell.rings(), bell.rings()), (2, 0));
-        timer.set(now() + Nanos::us(200));
+        timer.set(now() + Nanos::us(200)).unwrap();
         assert_eq!(waiting.next(Instant::NEVER).unwrap(), Some(2));
         assert!(timer.went_off());
         process.kill().unwrap();

@@ -17,6 +17,7 @@
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | limits, privileges, CPUs and kernel of this machine |
 //! | [`memory`], [`shared`] | locked memory, and memory that outlives a process |
 //! | [`child`], [`launch`] | child processes for trials, and programs that Tactus starts |
+//! | [`failing`] | system calls that fail on request, for fault injection |
 
 pub mod affinity;
 pub mod arrivals;
@@ -29,6 +30,7 @@ pub mod clock;
 pub mod cpu_timer;
 pub mod cpus;
 pub mod event;
+pub mod failing;
 mod file;
 pub mod freezer;
 pub mod inheritance;
@@ -104,7 +106,18 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error of operation `what` on thread or process `tid`.
+    /// Returns the error of operation `what` on thread or process `tid`. ESRCH counts as the end of the thread only if no
+    /// thread has this tid: a filter of system calls can answer in place of the kernel.
+    fn of_existing(error: impl Into<io::Error>, tid: u32, what: impl Into<String>, remedy: &'static str) -> Error {
+        let source = error.into();
+        if source.raw_os_error() == Some(libc::ESRCH) && !thread::exists(tid) {
+            return Error::Gone(tid);
+        }
+        Error::from(source, what, remedy)
+    }
+
+    /// Returns the error of operation `what` on thread or process `tid`. ESRCH counts as the end of the thread: the
+    /// operation fails so for a thread that still exists but is about to end.
     fn of(error: impl Into<io::Error>, tid: u32, what: impl Into<String>, remedy: &'static str) -> Error {
         let source = error.into();
         if source.raw_os_error() == Some(libc::ESRCH) { Error::Gone(tid) } else { Error::from(source, what, remedy) }

@@ -6,6 +6,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sched::Nanos;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -45,7 +46,9 @@ impl Process {
             Ok(handle) => Ok(Process { pid, handle }),
             // For a thread other than the first, the kernel returns EINVAL, or ENOENT since Linux 6.9.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Err(Error::Gone(pid)),
-            Err(errno) => Err(Error::of(errno, pid, format!("open process {pid}"), "a kernel that allows pidfd_open")),
+            Err(errno) => {
+                Err(Error::of_existing(errno, pid, format!("open process {pid}"), "a kernel that allows pidfd_open"))
+            }
         }
     }
 
@@ -82,7 +85,11 @@ impl Process {
             match poll(&mut polled, Some(&left)) {
                 Ok(ready) => return ready > 0,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return false,
+                Err(_) => {
+                    // A filter of system calls can forbid the call. Callers that wait in a loop must not spin then.
+                    crate::clock::sleep_until(end);
+                    return self.is_reaped();
+                }
             }
         }
     }
@@ -101,8 +108,21 @@ impl Process {
 
     /// Returns whether the process exists, or has ended and is not reaped yet.
     fn is_unreaped(&self) -> bool {
+        self.test().is_ok()
+    }
+
+    /// Returns whether the process has ended and is reaped.
+    fn is_reaped(&self) -> bool {
+        self.test().is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
+    }
+
+    /// Returns the answer of the kernel to a signal that is not sent.
+    fn test(&self) -> io::Result<()> {
         // SAFETY: the call takes numbers only. Signal 0 is not sent.
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), 0, 0, 0) == 0 }
+        match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), 0, 0, 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Returns the exit code of a reaped process, in the form of waitpid(2).

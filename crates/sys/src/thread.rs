@@ -2,6 +2,8 @@
 
 use crate::{Error, Result, file};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::Pid;
 use sched::{CpuSet, Nanos};
 use std::io;
 use std::path::PathBuf;
@@ -73,6 +75,9 @@ pub struct Identity {
     pub start_time: u64,
 }
 
+/// The start time of a thread whose start time is not read yet. No thread starts with the machine.
+const UNKNOWN: u64 = 0;
+
 /// The owner of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Owner {
@@ -99,8 +104,9 @@ impl Thread {
         // The path contains `task`, because the files directly in /proc/PID report sums over all threads of the
         // process.
         let path = format!("/proc/{tid}/task/{tid}");
-        let directory = file::directory(&path).map_err(|error| problem(error, tid, ""))?;
-        let mut thread = Thread { identity: Identity { tid, start_time: 0 }, directory };
+        let identity = Identity { tid, start_time: UNKNOWN };
+        let directory = file::directory(&path).map_err(|error| problem(error, identity, ""))?;
+        let mut thread = Thread { identity, directory };
         thread.identity.start_time = thread.status()?.start_time;
         Ok(thread)
     }
@@ -127,10 +133,13 @@ impl Thread {
     }
 
     /// Returns whether the thread has not ended yet. If the thread still exists, all earlier calls by its tid have
-    /// reached this thread.
+    /// reached this thread. A thread whose status cannot be read counts as not ended.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        self.status().is_ok_and(|status| status.state != State::Dead)
+        match self.status() {
+            Ok(status) => status.state != State::Dead,
+            Err(error) => !matches!(error, Error::Gone(_)),
+        }
     }
 
     /// Returns the current status of the thread.
@@ -214,7 +223,7 @@ impl Thread {
     /// The thread has ended, or this process lacks CAP_SYS_NICE.
     pub fn slack(&self) -> Result<Nanos> {
         let read = std::fs::read_to_string(self.slack_path());
-        let text = read.map_err(|error| problem(error, self.tid(), SLACK))?;
+        let text = read.map_err(|error| problem(error, self.identity, SLACK))?;
         // The file was opened by tid, and the tid may have been reused.
         self.status()?;
         let ns = text.trim().parse().map_err(|_| self.malformed(SLACK, "a number of nanoseconds"))?;
@@ -227,7 +236,7 @@ impl Thread {
     /// The thread has ended, or this process lacks CAP_SYS_NICE.
     pub fn set_slack(&self, slack: Nanos) -> Result<()> {
         let wrote = std::fs::write(self.slack_path(), slack.as_ns().to_string());
-        wrote.map_err(|error| problem(error, self.tid(), SLACK))?;
+        wrote.map_err(|error| problem(error, self.identity, SLACK))?;
         self.status().map(drop)
     }
 
@@ -241,7 +250,7 @@ impl Thread {
     /// # Errors
     /// The thread has ended.
     pub fn siblings(&self) -> Result<Vec<u32>> {
-        file::numbers_in(&self.directory, "..").map_err(|error| problem(error, self.tid(), ".."))
+        file::numbers_in(&self.directory, "..").map_err(|error| problem(error, self.identity, ".."))
     }
 
     /// Returns the pids of the thread's child processes, in ascending order. An ended child is included until it is
@@ -263,7 +272,7 @@ impl Thread {
     }
 
     fn read(&self, name: &str) -> Result<String> {
-        file::read_in(&self.directory, name).map_err(|error| problem(error, self.tid(), name))
+        file::read_in(&self.directory, name).map_err(|error| problem(error, self.identity, name))
     }
 
     fn malformed(&self, name: &str, wanted: &'static str) -> Error {
@@ -276,12 +285,26 @@ pub(crate) fn path(tid: u32, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{tid}/task/{tid}/{name}"))
 }
 
-/// Converts an I/O error on the file `name` of thread `tid` into an [`Error`].
-pub(crate) fn problem(error: io::Error, tid: u32, name: &str) -> Error {
+/// Returns whether a thread or process has this number. Sends no signal.
+pub(crate) fn exists(tid: u32) -> bool {
+    let pid = i32::try_from(tid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// Returns whether a thread that the kernel does not find, according to a call, has ended: no thread has its tid, or a
+/// later one has. Otherwise, a filter of system calls has answered in place of the kernel.
+fn has_ended(identity: Identity) -> bool {
+    let has_other = || Thread::open(identity.tid).is_ok_and(|thread| thread.identity != identity);
+    !exists(identity.tid) || identity.start_time != UNKNOWN && has_other()
+}
+
+/// Converts an I/O error on the file `name` of a thread into an [`Error`].
+pub(crate) fn problem(error: io::Error, identity: Identity, name: &str) -> Error {
+    let tid = identity.tid;
     let is_there = || PathBuf::from(format!("/proc/{tid}")).exists();
     // A file is missing if the thread has ended. Only the file `children` may be missing for a living thread.
     match error.raw_os_error() {
-        Some(libc::ESRCH) => Error::Gone(tid),
+        Some(libc::ESRCH) if has_ended(identity) => Error::Gone(tid),
         Some(libc::ENOENT) if name != "children" || !is_there() => Error::Gone(tid),
         Some(libc::EMFILE | libc::ENFILE) => {
             let remedy = "raise the limit of open files (ulimit -n): each thread takes up to five";

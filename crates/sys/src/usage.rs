@@ -1,7 +1,7 @@
 //! CPU time and state of a thread, from its files under /proc. The files stay open. A read is one system call and does
 //! not allocate memory.
 
-use crate::thread::{State, Thread, path, problem};
+use crate::thread::{Identity, State, Thread, path, problem};
 use crate::{Error, Result, file};
 use rustix::fd::AsFd;
 use rustix::fs::OFlags;
@@ -24,7 +24,7 @@ pub struct Usage {
 /// The schedstat file of a thread.
 #[derive(Debug)]
 pub struct Meter {
-    tid: u32,
+    identity: Identity,
     file: File,
 }
 
@@ -37,15 +37,15 @@ impl Meter {
         Thread::open(tid)?.meter()
     }
 
-    pub(crate) fn of(tid: u32, directory: impl AsFd) -> Result<Meter> {
+    pub(crate) fn of(identity: Identity, directory: impl AsFd) -> Result<Meter> {
         match file::open_in(&directory, "schedstat", OFlags::RDONLY) {
-            Ok(file) => Ok(Meter { tid, file }),
+            Ok(file) => Ok(Meter { identity, file }),
             Err(_) if file::open_in(&directory, "stat", OFlags::RDONLY).is_ok() => Err(Error::Absent {
-                what: path(tid, "schedstat").display().to_string(),
+                what: path(identity.tid, "schedstat").display().to_string(),
                 why: "this kernel does not count the CPU time of threads".to_string(),
                 remedy: "use a kernel with CONFIG_SCHED_INFO",
             }),
-            Err(error) => Err(problem(error, tid, "schedstat")),
+            Err(error) => Err(problem(error, identity, "schedstat")),
         }
     }
 
@@ -55,8 +55,8 @@ impl Meter {
     /// The thread has ended.
     pub fn read(&self) -> Result<Usage> {
         let mut bytes = [0; 96];
-        let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.tid, "schedstat"))?;
-        let malformed = || Error::Malformed { path: path(self.tid, "schedstat"), wanted: "three numbers" };
+        let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.identity, "schedstat"))?;
+        let malformed = || Error::Malformed { path: path(self.identity.tid, "schedstat"), wanted: "three numbers" };
         parse_usage(&bytes[..read]).ok_or_else(malformed)
     }
 }
@@ -73,7 +73,7 @@ pub struct Doing {
 /// The stat file of a thread, read only for the state and the CPU.
 #[derive(Debug)]
 pub struct StateMeter {
-    tid: u32,
+    identity: Identity,
     file: File,
 }
 
@@ -86,9 +86,10 @@ impl StateMeter {
         Thread::open(tid)?.state_meter()
     }
 
-    pub(crate) fn of(tid: u32, directory: impl AsFd) -> Result<StateMeter> {
-        let file = file::open_in(directory, "stat", OFlags::RDONLY).map_err(|error| problem(error, tid, "stat"))?;
-        Ok(StateMeter { tid, file })
+    pub(crate) fn of(identity: Identity, directory: impl AsFd) -> Result<StateMeter> {
+        let file =
+            file::open_in(directory, "stat", OFlags::RDONLY).map_err(|error| problem(error, identity, "stat"))?;
+        Ok(StateMeter { identity, file })
     }
 
     /// Returns the current state of the thread. Allocates memory only on failure.
@@ -98,8 +99,8 @@ impl StateMeter {
     pub fn read(&self) -> Result<Doing> {
         // The line has 52 fields: a short name, a letter, and numbers of at most 20 digits.
         let mut bytes = [0; 1200];
-        let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.tid, "stat"))?;
-        let malformed = || Error::Malformed { path: path(self.tid, "stat"), wanted: "the status of a thread" };
+        let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.identity, "stat"))?;
+        let malformed = || Error::Malformed { path: path(self.identity.tid, "stat"), wanted: "the status of a thread" };
         parse_doing(&bytes[..read]).ok_or_else(malformed)
     }
 }
@@ -143,7 +144,7 @@ impl Thread {
     /// # Errors
     /// The thread has ended, or the kernel has no schedstat.
     pub fn meter(&self) -> Result<Meter> {
-        Meter::of(self.tid(), self.directory())
+        Meter::of(self.identity(), self.directory())
     }
 
     /// Opens the file that reports the thread's state.
@@ -151,7 +152,7 @@ impl Thread {
     /// # Errors
     /// The thread has ended.
     pub fn state_meter(&self) -> Result<StateMeter> {
-        StateMeter::of(self.tid(), self.directory())
+        StateMeter::of(self.identity(), self.directory())
     }
 }
 

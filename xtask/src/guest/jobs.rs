@@ -147,6 +147,22 @@ pub(crate) const JOBS: &[Job] = &[
         },
         judge: |_, _| Ok(()),
     },
+    Job {
+        name: "guest-calls",
+        title: "guest-calls: all threads are restored after a system call of the core fails",
+        programs: &[TACTUS, STORM],
+        is_hypervisor: false,
+        time: Time::Executed,
+        tries: 1,
+        suite_rounds: None,
+        is_random: true,
+        limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
+        words: |extent| {
+            let program = ["/bin/storm", "--tactus", "/bin/tactus", "--calls"].map(String::from);
+            [program.as_slice(), &extent.words()].concat()
+        },
+        judge: |_, _| Ok(()),
+    },
 ];
 
 /// Mechanisms that every guest kernel supports.

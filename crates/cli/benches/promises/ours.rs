@@ -25,7 +25,7 @@ pub(crate) fn setup() -> Result<Setup, String> {
         policy,
         knobs: terms::knobs(policy),
         by: KeptBy::Dispatcher(RaiseBy::Inheritance),
-        stall: None,
+        fault: None,
     })
 }
 

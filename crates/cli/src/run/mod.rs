@@ -2,6 +2,7 @@
 
 pub(crate) mod breaches;
 pub(crate) mod end;
+mod fault;
 mod measured;
 pub(crate) mod outcome;
 pub(crate) mod plan;
@@ -29,8 +30,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let plan = plan::plan(args)?;
     let terms = plan::terms(args.mechanism)?;
     let directory = plan::directory(args.directory.as_deref())?;
-    let stall = args.stall.as_deref().map(plan::stall).transpose()?;
-    let setup = Setup { stall, ..terms.setup(directory) };
+    let setup = Setup { fault: fault::fault(args)?, ..terms.setup(directory) };
     let mut shown = Shown::begin(&args.output, plan.length)?;
     let played = keep(&setup, &plan)?;
     let kept = Kept::new(&plan, &terms, played);

@@ -2,7 +2,7 @@
 
 use super::refusal::RefusedRun;
 use crate::args::{Raising, Run};
-use crate::failure::{Failure, refused, usage};
+use crate::failure::{Failure, refused};
 use crate::measurement;
 use crate::output;
 use daemon::Explanation;
@@ -12,7 +12,6 @@ use daemon::doctor::{self, Mechanism};
 use daemon::guardian::this_program;
 use daemon::host_profile::HostProfile;
 use daemon::kernel::CpuShare;
-use daemon::live::{Stall, StalledThread};
 use daemon::processes::{Periodic, Work};
 use daemon::terms::Terms;
 use input::problem::{Problems, Wrong};
@@ -392,18 +391,6 @@ pub(crate) fn terms(mechanism: Raising) -> Result<Terms, Failure> {
         (Raising::Inherit, Err(reason)) => Err(refused(reason)),
         _ => Terms::on(&host, policy(daemon::terms::POLICY), inheritance, measured.as_ref())
             .map_err(|reason| refused(&reason)),
-    }
-}
-
-/// Returns the fault that `text` describes: `agent:300ms`.
-pub(crate) fn stall(text: &str) -> Result<Stall, Failure> {
-    let (name, time) = text.split_once(':').unwrap_or((text, ""));
-    match StalledThread::ALL.into_iter().find(|(_, it)| *it == name) {
-        Some((thread, _)) => Ok(Stall { thread, after: input::duration::length(time)? }),
-        None => {
-            let right = "use agent, holder, keeper or commands, and a time: agent:300ms";
-            Err(usage(format!("there is no thread `{name}`"), right))
-        }
     }
 }
 

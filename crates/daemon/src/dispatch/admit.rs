@@ -8,7 +8,7 @@ use super::member::RaiseBy;
 use super::refusal::Refusal;
 use super::request::{Others, PromiseRequest};
 use super::room::{HeldPromise, NoRoom};
-use super::scan::{Found, Scanned, THREADS_MOST, scan};
+use super::scan::{Found, Scanned, THREADS_MOST, found_in, scan};
 use crate::kernel::{Kernel, priority};
 use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Refused, Reservation};
 use sys::attributes::Attributes;
@@ -133,7 +133,7 @@ impl<K: Kernel> Dispatcher<K> {
         // The pid may have been reused since the scan.
         let identity = self.kernel.identity(&leader);
         let scanned = scanned.filter(|scanned| scanned.leader == identity).or_else(|| scan(&self.kernel, pid));
-        let mut found = scanned.ok_or(Refusal::Gone(pid))?.found;
+        let mut found = found_in(&self.kernel, pid, scanned)?;
         if found.len() > THREADS_MOST {
             return Err(Refusal::TooManyThreads { most: THREADS_MOST });
         }

@@ -1,5 +1,6 @@
 //! Search for the threads and processes of a client.
 
+use super::refusal::Refusal;
 use super::role::Role;
 use crate::kernel::Kernel;
 use std::collections::BTreeSet;
@@ -58,6 +59,23 @@ pub fn scan_beating<K: Kernel>(kernel: &K, pid: u32, beat: &dyn Fn()) -> Option<
     let leader = kernel.identity(&kernel.open(pid).ok()?);
     let known = Known { tree: 0, processes: vec![leader], threads: Vec::new(), reported: Vec::new() };
     Some(Scanned { leader, found: find_beating(kernel, &known, beat) })
+}
+
+/// Returns the threads that a scan of process `pid` has found.
+///
+/// # Errors
+/// The process has ended, or its threads cannot be listed.
+pub(super) fn found_in<K: Kernel>(
+    kernel: &K,
+    pid: u32,
+    scanned: Option<Scanned<K::Thread>>,
+) -> Result<Vec<Found<K::Thread>>, Refusal> {
+    let found = scanned.ok_or(Refusal::Gone(pid))?.found;
+    if found.is_empty() {
+        kernel.threads(pid)?;
+        return Err(Refusal::Gone(pid));
+    }
+    Ok(found)
 }
 
 /// Returns the reported descendants in `known` that have ended.

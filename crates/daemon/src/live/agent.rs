@@ -1,7 +1,7 @@
 //! The agent of a CPU: the thread that takes the turns of this CPU.
 
+use super::fault::StalledThread;
 use super::shared::Shared;
-use super::stall::StalledThread;
 use crate::dispatch::Dispatcher;
 use crate::kernel::priority;
 use crate::linux::Linux;
@@ -65,7 +65,7 @@ pub(super) fn serve(shared: &Shared<'_>, place: usize) -> Result<()> {
     while !shared.over.load(Ordering::Acquire) {
         let now = clock::now();
         let beat = now.saturating_add(BEAT);
-        timers.arm(at.min(beat), if at <= beat { then } else { at }, now);
+        timers.arm(at.min(beat), if at <= beat { then } else { at }, now)?;
         let signals = channel.wait()?;
         let now = clock::now();
         if checked.saturating_add(BEAT) <= now {

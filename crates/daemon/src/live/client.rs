@@ -408,7 +408,7 @@ mod tests {
             policy,
             knobs: policy.defaults(),
             by: KeptBy::Dispatcher(RaiseBy::Inheritance),
-            stall: None,
+            fault: None,
         };
         match Client::start(&setup) {
             Err(Failure::Failed(why)) => why.reason.to_string(),

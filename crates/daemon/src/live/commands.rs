@@ -1,10 +1,11 @@
 //! The commands of the front end, and the command thread, which carries them out.
 
 use super::connection::{Connection, Received};
+use super::failure::Failure;
+use super::fault::StalledThread;
 use super::kernel_kept;
 use super::message::{Command, Message, News, Reply};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
-use super::stall::StalledThread;
 use crate::Explanation;
 use crate::dispatch::{
     Admission, EVENTS_MOST, Enclosure, PromiseRequest, Refusal, enclose, release_groups, scan_beating, share,
@@ -37,8 +38,8 @@ const OVER: u64 = 2;
 /// fails, or until `end` rings.
 ///
 /// # Errors
-/// The kernel refuses to wait.
-pub(super) fn serve(shared: &Shared<'_>, connection: &mut Connection, end: &Bell) -> sys::Result<()> {
+/// The kernel refuses to wait, or to transfer messages.
+pub(super) fn serve(shared: &Shared<'_>, connection: &mut Connection, end: &Bell) -> Result<(), Failure> {
     let waiting = Waiting::new()?;
     waiting.add(&*connection, COMMAND)?;
     waiting.add(end, REQUEST)?;
@@ -59,7 +60,27 @@ pub(super) fn serve(shared: &Shared<'_>, connection: &mut Connection, end: &Bell
             _ => Ok(()),
         };
     }
-    Ok(())
+    match outcome {
+        Err(error) if !is_an_end(&error) => {
+            let why = format!("cannot exchange messages with the front end: {error}");
+            Err(Failure::Failed(Explanation::new(why, "")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether `error` is the end of a connection: closed by one of the processes, or not awaited any longer.
+fn is_an_end(error: &io::Error) -> bool {
+    use io::ErrorKind as Is;
+    matches!(
+        error.kind(),
+        Is::UnexpectedEof
+            | Is::ConnectionAborted
+            | Is::BrokenPipe
+            | Is::ConnectionReset
+            | Is::WouldBlock
+            | Is::TimedOut
+    )
 }
 
 /// The state of the command thread.

@@ -5,6 +5,7 @@ use super::channel::Channel;
 use super::commands;
 use super::connection::{Connection, Received, VERSION};
 use super::failure::Failure;
+use super::fault::Fault;
 use super::keeper::{self, Watcher};
 use super::message::{Message, Opening};
 use super::setup::Setup;
@@ -15,7 +16,7 @@ use crate::dispatch::{Dispatcher, KeptBy, KernelKept, Promises, RaiseBy};
 use crate::guardian::{AGENT_PREFIX, KEEPER, remove_groups, sweep, this_program};
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE, restore_beating};
-use crate::table::Beating;
+use crate::table::{Beating, Table};
 use sched::{Descriptor, Nanos};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,6 +76,7 @@ pub fn run_core(
 /// # Errors
 /// See [`Failure`].
 fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), Failure> {
+    setup.fault.iter().for_each(Fault::begin_failing);
     let held = setup.directory.lock()?;
     let _host = Directory::lock_host()?;
     // First restore the threads that a dead daemon has left changed.
@@ -96,50 +98,68 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
     keeper_events.add(&*keeper_bell, keeper::KEEPER_BELL)?;
     let kernel = Linux::with(sentinels, waiting, Some((Arc::clone(&keeper_events), Arc::clone(&keeper_bell))))?;
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
-    let mut watcher =
-        Watcher::start(setup, Arc::clone(&table), Arc::clone(&keeper_events)).map_err(Failure::Refused)?;
+    let outcome = Watcher::start(setup, Arc::clone(&table), Arc::clone(&keeper_events)).map_err(Failure::Refused);
+    let outcome = outcome.and_then(|mut watcher| {
+        let shared = share(setup, &kernel, &table, (channels, places), (keeper_events, keeper_bell))?;
+        let answer = run(&shared, &mut watcher, connection, end);
+        if table.is_finished() {
+            watcher.stop();
+        }
+        match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(reason) => Err(Failure::Failed(reason)),
+            None => answer,
+        }
+    });
+    // If something is left to restore, the guardian tries again after the end of this process, and then the next daemon
+    // at its start.
+    if table.is_finished() || table.is_empty() {
+        remove_groups(table.daemon());
+        setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    }
+    outcome
+}
+
+/// Returns the state of the core: without clients, and with its agents on the CPUs of `channels`. `places` has the number
+/// of the channel of each CPU.
+fn share<'k>(
+    setup: &Setup,
+    kernel: &'k Linux,
+    table: &Arc<Table>,
+    (channels, places): (Vec<Channel>, Vec<Option<usize>>),
+    (keeper_events, keeper_bell): (Arc<Waiting>, Arc<Bell>),
+) -> Result<Shared<'k>, Failure> {
     let refused = |refused: sched::Refused| Failure::Refused(Explanation::new(refused.to_string(), ""));
     let (policy, knobs, cpus) = (setup.policy, &setup.knobs, places.len());
-    // Without clients, the dispatcher does nothing.
+    // With a mechanism of the kernel, the dispatcher has no clients.
     let (by, kernel_kept) = match setup.by {
         KeptBy::Dispatcher(by) => (by, None),
         KeptBy::Kernel => {
-            let kept = KernelKept::new(&kernel, Arc::clone(&table), policy, knobs, cpus).map_err(refused)?;
+            let kept = KernelKept::new(kernel, Arc::clone(table), policy, knobs, cpus).map_err(refused)?;
             (RaiseBy::Inheritance, Some(Mutex::new(kept)))
         }
     };
-    let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), policy, knobs, cpus, by).map_err(refused)?;
-    let shared = Shared {
-        kernel: &kernel,
+    let dispatcher = Dispatcher::new(kernel, Arc::clone(table), policy, knobs, cpus, by).map_err(refused)?;
+    let at = |fault: &Fault| Some((fault.stalled()?, clock::now().saturating_add(fault.after)));
+    let stall = setup.fault.as_ref().and_then(at);
+    Ok(Shared {
+        kernel,
         dispatcher: Mutex::new(dispatcher),
         kernel_kept,
         beginning_loans: Mutex::default(),
         shares: Mutex::default(),
-        table: Arc::clone(&table),
+        table: Arc::clone(table),
         channels,
         places,
         keeper_events,
         keeper_bell,
         over: AtomicBool::new(false),
         looking: AtomicU64::new(u64::MAX),
-        is_faulty: setup.stall.is_some(),
-        stall: Mutex::new(setup.stall.map(|stall| (stall.thread, clock::now().saturating_add(stall.after)))),
+        is_faulty: stall.is_some(),
+        stall: Mutex::new(stall),
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
         notification: Bell::new()?,
-    };
-    let answer = run(&shared, &mut watcher, connection, end);
-    // If something is left to restore, the guardian tries again after the end of this process, and then the next daemon
-    // at its start.
-    if table.is_finished() {
-        watcher.stop();
-        remove_groups(table.daemon());
-        setup.directory.remove_table(&held).map_err(Failure::Failed)?;
-    }
-    match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(reason) => Err(Failure::Failed(reason)),
-        None => answer,
-    }
+    })
 }
 
 /// Starts the other threads of the core, carries out commands in this thread, and ends the other threads.
@@ -179,7 +199,7 @@ fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, connection: &mut Connecti
         shared.table.set_watched(0);
         shared.end();
         match answer? {
-            Ok(answer) => Ok(answer?),
+            Ok(answer) => answer,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })

@@ -1,9 +1,9 @@
 //! The keeper: the thread that adopts new threads and watches over the guardian.
 
+use super::fault::StalledThread;
 use super::kernel_kept;
 use super::setup::Setup;
 use super::shared::{AT_ONCE, Shared, at_agent_priority};
-use super::stall::StalledThread;
 use crate::Explanation;
 use crate::dispatch::{Former, Known, ended, find, moved_threads};
 use crate::guardian::{CHECK, Care, Handle, Standby, Succession};

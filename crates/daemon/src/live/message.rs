@@ -1,8 +1,8 @@
 //! The messages between the core and its front end.
 
 use super::failure::Failure;
+use super::fault::Fault;
 use super::setup::Setup;
-use super::stall::Stall;
 use crate::Explanation;
 use crate::directory::Directory;
 use crate::dispatch::{Dismissed, KeptBy, NoRoom, PromiseRequest, Refusal};
@@ -21,7 +21,7 @@ pub(super) struct Opening {
     policy: String,
     knobs: Vec<(String, i64)>,
     by: KeptBy,
-    stall: Option<Stall>,
+    fault: Option<Fault>,
 }
 
 /// A command of the front end.
@@ -112,7 +112,7 @@ impl Opening {
             policy: setup.policy.name.to_string(),
             knobs: setup.knobs.iter().map(|(knob, value)| (knob.name.to_string(), value)).collect(),
             by: setup.by,
-            stall: setup.stall,
+            fault: setup.fault.clone(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Opening {
             knobs.set(name, *value).map_err(|error| error.explain())?;
         }
         let directory = Directory::at(OsString::from_vec(self.directory));
-        Ok(Setup { directory, executable: executable.to_path_buf(), policy, knobs, by: self.by, stall: self.stall })
+        Ok(Setup { directory, executable: executable.to_path_buf(), policy, knobs, by: self.by, fault: self.fault })
     }
 }
 

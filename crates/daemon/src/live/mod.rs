@@ -23,20 +23,20 @@ mod commands;
 mod connection;
 mod core;
 mod failure;
+mod fault;
 mod keeper;
 mod kernel_kept;
 mod message;
 mod setup;
 mod shared;
-mod stall;
 mod turn_timers;
 
 pub use client::{Client, serve};
 pub use core::run_core;
 pub use failure::Failure;
+pub use fault::{Fault, FaultKind, StalledThread};
 pub use message::News;
 pub use setup::Setup;
-pub use stall::{Stall, StalledThread};
 
 /// The hidden command that runs a process as the core.
 pub const COMMAND: &str = "core";

@@ -1,6 +1,6 @@
 //! [`Setup`]: the parameters of the daemon.
 
-use super::stall::Stall;
+use super::fault::Fault;
 use crate::directory::Directory;
 use crate::dispatch::KeptBy;
 use sched::{Descriptor, Knobs};
@@ -20,5 +20,5 @@ pub struct Setup {
     /// What keeps the promises.
     pub by: KeptBy,
     /// Fault injection.
-    pub stall: Option<Stall>,
+    pub fault: Option<Fault>,
 }

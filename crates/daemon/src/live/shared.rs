@@ -1,7 +1,7 @@
 //! [`Shared`]: the state that the threads of the daemon share.
 
 use super::channel::Channel;
-use super::stall::StalledThread;
+use super::fault::StalledThread;
 use crate::Explanation;
 use crate::dispatch::{Dispatcher, KernelKept, Promises, begin_loans};
 use crate::kernel::priority;

@@ -34,23 +34,30 @@ impl TurnTimers {
     }
 
     /// Arms the timers for the next turn `at`, and for a turn `then`, if this is late enough. `now` is the present time.
-    pub(super) fn arm(&mut self, at: Instant, then: Instant, now: Instant) {
+    ///
+    /// # Errors
+    /// A filter of system calls forbids timers.
+    pub(super) fn arm(&mut self, at: Instant, then: Instant, now: Instant) -> Result<()> {
         let serves = |armed: &Instant| *armed > now && *armed >= at && armed.saturating_since(at) <= LATE_MOST;
-        let next = self.armed.iter().position(serves).unwrap_or_else(|| {
-            let next = usize::from(self.armed[1] < self.armed[0]);
-            self.set(next, at);
-            next
-        });
+        let next = match self.armed.iter().position(serves) {
+            Some(next) => next,
+            None => {
+                let next = usize::from(self.armed[1] < self.armed[0]);
+                self.set(next, at)?;
+                next
+            }
+        };
         let (other, then) = (1 - next, if then.saturating_since(at) >= APART_LEAST { then } else { Instant::NEVER });
         let is_idle = self.armed[other] <= now && then == Instant::NEVER;
         if !is_idle && self.armed[other] != then {
-            self.set(other, then);
+            self.set(other, then)?;
         }
+        Ok(())
     }
 
-    fn set(&mut self, which: usize, at: Instant) {
+    fn set(&mut self, which: usize, at: Instant) -> Result<()> {
         self.armed[which] = at;
-        self.timers[which].set(at);
+        self.timers[which].set(at)
     }
 }
 
@@ -73,12 +80,12 @@ mod tests {
         let mut timers = TurnTimers::new(&waiting, EXPIRED).unwrap();
         let begin = clock::now();
         let at = |us: u64| begin + Nanos::us(us);
-        timers.arm(at(2_000), at(4_001), begin);
+        timers.arm(at(2_000), at(4_001), begin).unwrap();
         assert!(expiry(&waiting) >= at(2_000));
-        timers.arm(at(4_000), at(6_000), clock::now());
+        timers.arm(at(4_000), at(6_000), clock::now()).unwrap();
         assert!(timers.armed.contains(&at(4_001)), "it is not armed again: {:?}", timers.armed);
         assert!(expiry(&waiting) >= at(4_001));
-        timers.arm(at(7_000), at(7_005), clock::now());
+        timers.arm(at(7_000), at(7_005), clock::now()).unwrap();
         assert!(timers.armed.contains(&at(7_000)) && timers.armed.contains(&Instant::NEVER), "{:?}", timers.armed);
         assert!(expiry(&waiting) >= at(7_000));
         assert_eq!(waiting.next(clock::now() + Nanos::ms(2)).unwrap(), None, "the turns were too close");
@@ -89,11 +96,11 @@ mod tests {
         let waiting = Waiting::new().unwrap();
         let mut timers = TurnTimers::new(&waiting, EXPIRED).unwrap();
         let begin = clock::now();
-        timers.arm(Instant::ZERO, Instant::NEVER, begin);
+        timers.arm(Instant::ZERO, Instant::NEVER, begin).unwrap();
         assert!(expiry(&waiting) < begin + Nanos::s(1));
         let begin = clock::now();
-        timers.arm(begin + Nanos::s(3_600), begin + Nanos::s(7_200), begin);
-        timers.arm(begin + Nanos::ms(1), Instant::NEVER, begin);
+        timers.arm(begin + Nanos::s(3_600), begin + Nanos::s(7_200), begin).unwrap();
+        timers.arm(begin + Nanos::ms(1), Instant::NEVER, begin).unwrap();
         assert!(expiry(&waiting) < begin + Nanos::s(1));
         assert!(timers.armed[0] == Instant::NEVER || timers.armed[1] == Instant::NEVER, "{:?}", timers.armed);
     }
@@ -104,10 +111,10 @@ mod tests {
         let mut timers = TurnTimers::new(&waiting, EXPIRED).unwrap();
         let begin = clock::now();
         let at = begin + Nanos::ms(1);
-        timers.arm(at, Instant::NEVER, begin);
+        timers.arm(at, Instant::NEVER, begin).unwrap();
         assert!(expiry(&waiting) >= at);
         // The turn did not settle what was due.
-        timers.arm(at, Instant::NEVER, clock::now());
+        timers.arm(at, Instant::NEVER, clock::now()).unwrap();
         assert_eq!(waiting.next(clock::now() + Nanos::s(1)).unwrap(), Some(EXPIRED));
     }
 }

@@ -124,9 +124,11 @@ impl Worker {
         }
     }
 
-    /// Sleeps until `at`. Returns false if a request to end has arrived.
+    /// Sleeps until `at`. Returns false if a request to end has arrived, or if the kernel refuses to wait.
     fn sleeps(&self, at: Instant) -> bool {
-        self.timer.set(at);
+        if self.timer.set(at).is_err() {
+            return false;
+        }
         loop {
             match self.either.next(Instant::NEVER) {
                 Ok(Some(TIMER)) if self.timer.went_off() => return !self.is_to_end(),

@@ -1,6 +1,6 @@
 //! Fault injection for `tactus run`. The storm starts one process for each workload. In each round, `tactus run` keeps
 //! a promise to one of these processes. At a random instant, the storm kills or stops the core, an agent, the guardian or
-//! the front end, or a thread of the core stalls. Within the promised time, every thread must have its original values.
+//! the front end, or a thread of the core stalls. With `--calls`, a system call of the core fails instead. Within the promised time, every thread must have its original values.
 //! After a fault of the guardian, a new guardian may run instead. While the front end is stopped, the promise is kept.
 //!
 //! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host, the storm changes only processes
@@ -10,6 +10,7 @@
 //! occurred. Exit code 2: invalid input. Exit code 77: no round can run on this machine, for the reason in the last
 //! line.
 
+mod calls;
 mod judge;
 mod rehearsal;
 mod run_under_test;
@@ -19,6 +20,7 @@ mod victims;
 mod work;
 
 use anyhow::{Context, Result, bail};
+use calls::FailingCall;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -71,6 +73,9 @@ struct Storm {
     /// Remove and add a CPU in each round, and neither kill nor stop a part of Tactus before
     #[arg(long)]
     unplug: bool,
+    /// Let a system call of the core fail in each round
+    #[arg(long, conflicts_with = "unplug")]
+    calls: bool,
     /// Number of rounds
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -86,7 +91,12 @@ impl Storm {
     /// Returns the options that choose the victims and the faults.
     fn kind(&self) -> String {
         let micro_vm = self.micro_vm.as_ref().map(|path| format!(" --micro-vm {}", path.display()));
-        micro_vm.unwrap_or_default() + if self.unplug { " --unplug" } else { "" }
+        let faults = match (self.unplug, self.calls) {
+            (true, _) => " --unplug",
+            (_, true) => " --calls",
+            _ => "",
+        };
+        micro_vm.unwrap_or_default() + faults
     }
 }
 
@@ -154,6 +164,10 @@ fn play(storm: &Storm, seed: u64, victims: &Victims) -> Result<()> {
         };
         let took = if storm.unplug {
             let round = Unplugging::of(seed, number, victims.0.len());
+            begin(round.victim, &round);
+            round.run(&storm.tactus, victims)
+        } else if storm.calls {
+            let round = FailingCall::of(seed, number, victims.0.len());
             begin(round.victim, &round);
             round.run(&storm.tactus, victims)
         } else {

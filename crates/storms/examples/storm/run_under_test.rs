@@ -59,13 +59,8 @@ pub(crate) struct RunUnderTest {
 }
 
 impl RunUnderTest {
-    /// Starts `tactus run` with `promise` for `victim`, and with the fault `stall`.
-    pub(crate) fn begin(
-        program: &Path,
-        victim: &Victim,
-        promise: Promise,
-        stall: Option<&str>,
-    ) -> Result<RunUnderTest> {
+    /// Starts `tactus run` with `promise` for `victim`, and with the options `fault` for fault injection.
+    pub(crate) fn begin(program: &Path, victim: &Victim, promise: Promise, fault: &[&str]) -> Result<RunUnderTest> {
         let said = tempfile::tempfile()?;
         // This program starts the command with `become`, so that the command ends when the storm is killed.
         let mut command = Command::new(std::env::current_exe()?);
@@ -74,7 +69,7 @@ impl RunUnderTest {
         if promise.is_hard {
             command.arg("--hard");
         }
-        command.args(stall.into_iter().flat_map(|stall| ["--stall", stall]));
+        command.args(fault);
         match promise.on {
             On::Any => {}
             On::Last => {

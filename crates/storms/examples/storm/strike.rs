@@ -22,7 +22,7 @@ pub(crate) const END: Nanos = Nanos::s(5);
 /// Time after the restoration in which the values must not change.
 const REST: Nanos = Nanos::ms(50);
 /// Time from the start of the service to the earliest stall of a thread. By then, a guest on a busy host keeps the promise.
-const STALL: Nanos = Nanos::s(3);
+pub(crate) const STALL: Nanos = Nanos::s(3);
 /// Minimum time for which the promise is kept while the front end is stopped: longer than the guardian's patience.
 const KEPT: Nanos = Nanos::ms(500);
 
@@ -83,7 +83,9 @@ impl Round {
     pub(crate) fn run(&self, tactus: &Path, victims: &Victims) -> Result<Nanos> {
         let before = victims.0.iter().map(|victim| Ok(Picture::of(victim.pid())?)).collect::<Result<Vec<Picture>>>()?;
         let chosen = &victims.0[self.victim];
-        let mut run = RunUnderTest::begin(tactus, chosen, self.promise, self.stall().as_deref())?;
+        let stall = self.stall();
+        let fault: Vec<&str> = stall.iter().flat_map(|stall| ["--stall", stall]).collect();
+        let mut run = RunUnderTest::begin(tactus, chosen, self.promise, &fault)?;
         run.wait_until_it_keeps(None, BEGIN, || is_changed(chosen, &before[self.victim]))?;
         let end = |run: &RunUnderTest, limit: Nanos| as_before(run, victims, &before, self.victim, limit, || false);
         let took = if let Target::Thread(thread) = self.target {

@@ -47,7 +47,7 @@ impl Unplugging {
         let last = cpus::online()?.iter().last().context("there is a CPU")?;
         let before = victims.0.iter().map(|victim| Ok(Picture::of(victim.pid())?)).collect::<Result<Vec<Picture>>>()?;
         let chosen = &victims.0[self.victim];
-        let mut run = RunUnderTest::begin(tactus, chosen, self.promise, None)?;
+        let mut run = RunUnderTest::begin(tactus, chosen, self.promise, &[])?;
         run.wait_until_it_keeps(None, BEGIN, || is_changed(chosen, &before[self.victim]))?;
         clock::sleep(self.instant);
         let offline = Offline::begin(last.index())?;

@@ -6,6 +6,7 @@
 mod agrees;
 mod births;
 mod breaks;
+mod calls;
 mod compares;
 mod ends;
 mod faults;

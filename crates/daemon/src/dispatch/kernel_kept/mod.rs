@@ -18,7 +18,7 @@ use super::promises::Promises;
 use super::refusal::Refusal;
 use super::request::PromiseRequest;
 use super::room::{HeldPromise, NoRoom};
-use super::scan::{Found, Scanned, scan};
+use super::scan::{Found, Scanned, found_in, scan};
 use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::restore::Restoring;
@@ -116,7 +116,7 @@ impl<K: Kernel> KernelKept<K> {
         let reservation = choice::reservation(request, &all)?;
         let leader = self.kernel.identity(&eligible(&self.kernel, pid, ours)?);
         let scanned = scanned.filter(|scanned| scanned.leader == leader).or_else(|| scan(&self.kernel, pid));
-        let found = scanned.ok_or(Refusal::Gone(pid))?.found;
+        let found = found_in(&self.kernel, pid, scanned)?;
         let is_held = |new: &Found<K::Thread>| self.threads.iter().any(|it| it.identity == new.identity);
         if let Some(new) = found.iter().find(|new| is_held(new)) {
             let name = self.threads.iter().find(|it| it.identity == new.identity).map(|it| it.name.clone());
@@ -251,17 +251,18 @@ impl<K: Kernel> KernelKept<K> {
         let is_served = !self.is_suspended;
         let mut over: Vec<(EntityId, Option<Explanation>)> = Vec::new();
         for thread in &mut self.threads {
-            match thread.read(&self.kernel, now, is_served, &mut self.journal) {
-                Seen::Kept => {}
-                Seen::Ended => over.push((thread.entity, None)),
-                Seen::Changed(why) => over.push((thread.entity, Some(why))),
-            }
-        }
-        if !over.is_empty() {
-            for thread in self.threads.iter_mut().filter(|it| over.iter().any(|(e, _)| *e == it.entity)) {
+            let seen = thread.read(&self.kernel, now, is_served, &mut self.journal);
+            if matches!(seen, Seen::Ended | Seen::Changed(_)) {
                 // Nothing is left to restore: the thread has ended, or has the values of another process.
                 thread.row.take().into_iter().for_each(|row| self.table.forget(row));
             }
+            match seen {
+                Seen::Kept => {}
+                Seen::Ended => over.push((thread.entity, None)),
+                Seen::Changed(why) | Seen::Unreadable(why) => over.push((thread.entity, Some(why))),
+            }
+        }
+        if !over.is_empty() {
             self.end(|thread| over.iter().find(|(e, _)| *e == thread.entity).map(|(_, why)| why.clone()));
         }
         if has_births && is_served {

@@ -39,9 +39,12 @@ pub(super) struct ReservedThread<K: Kernel> {
 pub(super) enum Seen {
     /// The thread has its reservation.
     Kept,
+    /// The thread has ended.
     Ended,
-    /// The promise to the thread ends for this reason.
+    /// Another process has changed the thread, which ends the promise for this reason. Nothing is to be restored.
     Changed(Explanation),
+    /// The thread cannot be observed, which ends the promise for this reason.
+    Unreadable(Explanation),
 }
 
 impl<K: Kernel> ReservedThread<K> {
@@ -104,7 +107,11 @@ impl<K: Kernel> ReservedThread<K> {
     pub(super) fn read(&mut self, kernel: &K, now: Instant, is_served: bool, journal: &mut Journal) -> Seen {
         let (usage, status, sleeps) =
             (kernel.usage(&self.thread), kernel.status(&self.thread), kernel.sleeps(&self.thread));
-        let (Ok(usage), Ok(status)) = (usage, status) else { return Seen::Ended };
+        let (usage, status) = match (usage, status) {
+            (Ok(usage), Ok(status)) => (usage, status),
+            (Err(sys::Error::Gone(_)), _) | (_, Err(sys::Error::Gone(_))) => return Seen::Ended,
+            (Err(error), _) | (_, Err(error)) => return Seen::Unreadable(error.into()),
+        };
         let ran = usage.ran.saturating_sub(self.ran);
         self.ran = usage.ran;
         if !ran.is_zero() {

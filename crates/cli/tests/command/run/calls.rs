@@ -1,0 +1,105 @@
+//! System calls of the core that fail at random instants, each with one of several errors. The environment variable
+//! `TACTUS_TEST_SEED` repeats the faults of an earlier run.
+
+use super::{HOG, Live, Now, PROMISED, turn, until};
+use sched::Nanos;
+use sys::child::Child;
+use sys::clock;
+use sys::failing::{Call, Errno};
+
+/// Number of faults.
+const FAULTS: usize = 20;
+/// Length of a run. The calls begin to fail in its first half.
+const LENGTH: Nanos = Nanos::ms(800);
+/// Maximum time until a run has ended. If a call that waits for the end of a process fails, Tactus waits for the whole time.
+const ENDS: Nanos = Nanos::s(15);
+
+/// A call that fails.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    call: Call,
+    error: Errno,
+    /// Time from the start of the service. After 0, the call fails from the start, in the guardian, too.
+    after: Nanos,
+    mechanism: &'static str,
+    is_hard: bool,
+}
+
+/// Runs a promise during which the call fails. The promise may end, with a reason, and the process must be as before.
+fn round(fault: Fault) {
+    let Fault { call, error, after, mechanism, is_hard } = fault;
+    let hog = Child::start(HOG).unwrap();
+    let before = Now::of(hog.pid());
+    let failing = match after {
+        Nanos::ZERO => format!("{}:{}:0", call.name, error.name),
+        _ => format!("{}:{}:{}us", call.name, error.name, after.as_ns() / 1_000),
+    };
+    let (pid, length) = (hog.pid().to_string(), LENGTH.to_string());
+    let mut args = vec!["--period", "10ms", "--slice", "4ms", "--pid", &pid, "--for", &length, "--fail", &failing];
+    args.extend(["--mechanism", mechanism]);
+    args.extend(is_hard.then_some("--hard"));
+    let mut live = Live::begin(&args);
+    assert!(live.process.ends_within(ENDS), "it ends; it said {}", live.said("stderr"));
+    let done = live.done();
+    // If the core could not restore the process, the guardian does so after the end of the core.
+    until(clock::now(), PROMISED, "the process is as before", || Now::of(hog.pid()) == before);
+    assert!(!done.stderr.contains("panicked") && !done.stderr.contains("overflowed"), "{}", done.stderr);
+    match done.code {
+        Some(0 | 3) => {}
+        Some(1 | 2) => assert!(done.stderr.contains("error: ") || done.stderr.contains('×'), "{}", done.stderr),
+        other => panic!("exit code {other:?}: {}", done.stderr),
+    }
+    assert_removable(&live);
+    assert_eq!(Now::of(hog.pid()), before, "it stays so");
+}
+
+/// Asserts that nothing is left after the core could not remove its files and control groups, and `tactus release` and
+/// the next run have done so.
+fn assert_removable(live: &Live) {
+    let release = live.place.run(&["release", "--directory", "live"]);
+    assert_eq!(release.code, Some(0), "{}", release.stderr);
+    let next = ["run", "--directory", "live", "--slice", "1ms", "--period", "10ms", "--", "true"];
+    assert_eq!(live.place.run(&next).code, Some(0));
+    live.assert_nothing_left();
+}
+
+#[test]
+fn when_a_system_call_of_the_core_fails_at_a_random_instant_threads_are_restored() {
+    let Some(_turn) = turn() else { return };
+    let given = std::env::var("TACTUS_TEST_SEED").ok().map(|seed| seed.parse().expect("the seed is a number"));
+    let seed: u64 = given.unwrap_or_else(|| clock::now().as_ns());
+    eprintln!("seed {seed}");
+    let mut state = seed | 1;
+    let mut below = |limit: usize| {
+        // xorshift64, of Marsaglia.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % limit as u64) as usize
+    };
+    let first = below(Call::ALL.len());
+    for nth in 0..FAULTS {
+        // Every other call, so that two runs of the test with different seeds soon have tried all.
+        let call = Call::ALL[(first + 2 * nth) % Call::ALL.len()];
+        let after = if below(4) == 0 { Nanos::ZERO } else { Nanos::us(1 + below(400_000) as u64) };
+        // A reservation of the kernel has no hard limit of Tactus.
+        let (mechanism, is_hard) = [("inherit", below(2) == 1), ("fifo", below(2) == 1), ("deadline", false)][below(3)];
+        let fault = Fault { call, error: Errno::ALL[below(Errno::ALL.len())], after, mechanism, is_hard };
+        let begin = clock::now();
+        eprintln!("{nth}: {} fails with {}, after {after}, {mechanism}, hard: {is_hard}", call.name, fault.error.name);
+        round(fault);
+        eprintln!("   in {}", clock::now().since(begin));
+    }
+}
+
+#[test]
+fn a_call_that_cannot_fail_is_refused() {
+    let place = super::Place::new();
+    for (text, why) in
+        [("cook:EPERM:1s", "`cook` cannot fail"), ("read:EEGG:1s", "with `EEGG`"), ("read:EPERM:soon", "soon")]
+    {
+        let done = place.run(&["run", "--fail", text, "--slice", "1ms", "--period", "10ms", "--", "true"]);
+        assert_eq!(done.code, Some(2));
+        assert!(done.stderr.contains(why), "{}", done.stderr);
+    }
+}

@@ -47,6 +47,8 @@ pub mod thread;
 pub mod usage;
 mod wake_source;
 
+use rustix::io::Errno;
+use rustix::process::Pid;
 use sched::Explanation;
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -105,12 +107,18 @@ pub enum Error {
     },
 }
 
+/// Returns whether a thread or process has this number. Sends no signal.
+pub(crate) fn exists(tid: u32) -> bool {
+    let pid = i32::try_from(tid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
+}
+
 impl Error {
     /// Returns the error of operation `what` on thread or process `tid`. ESRCH counts as the end of the thread only if no
     /// thread has this tid: a filter of system calls can answer in place of the kernel.
     fn of_existing(error: impl Into<io::Error>, tid: u32, what: impl Into<String>, remedy: &'static str) -> Error {
         let source = error.into();
-        if source.raw_os_error() == Some(libc::ESRCH) && !thread::exists(tid) {
+        if source.raw_os_error() == Some(libc::ESRCH) && !exists(tid) {
             return Error::Gone(tid);
         }
         Error::from(source, what, remedy)

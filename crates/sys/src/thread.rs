@@ -1,9 +1,7 @@
 //! Identity of threads: their state under /proc, and handles that never refer to a later thread with the same tid.
 
-use crate::{Error, Result, file};
+use crate::{Error, Result, exists, file};
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::process::Pid;
 use sched::{CpuSet, Nanos};
 use std::io;
 use std::path::PathBuf;
@@ -283,12 +281,6 @@ impl Thread {
 /// Returns the path of the file `name` of thread `tid`.
 pub(crate) fn path(tid: u32, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{tid}/task/{tid}/{name}"))
-}
-
-/// Returns whether a thread or process has this number. Sends no signal.
-pub(crate) fn exists(tid: u32) -> bool {
-    let pid = i32::try_from(tid).ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 /// Returns whether a thread that the kernel does not find, according to a call, has ended: no thread has its tid, or a

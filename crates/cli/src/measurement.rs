@@ -2,9 +2,11 @@
 
 use crate::failure::Failure;
 use crate::output;
+use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::doctor::Measurement;
 use std::fs;
+use std::io::ErrorKind;
 
 /// Writes the measurement.
 ///
@@ -15,10 +17,20 @@ pub(crate) fn keep(directory: &Directory, measurement: &Measurement) -> Result<(
     Ok(output::keep(&directory.measurement(), &text)?)
 }
 
-/// Returns the measurement of this boot; `None` if there is none, or if another version has written it.
-pub(crate) fn of_this_boot(directory: &Directory) -> Option<Measurement> {
-    let measurement: Measurement = serde_json::from_slice(&fs::read(directory.measurement()).ok()?).ok()?;
-    Some(measurement).filter(|it| sys::kernel::boot_id().is_ok_and(|boot| boot == it.boot))
+/// Returns the measurement of this boot; `None` if there is none.
+///
+/// # Errors
+/// The file cannot be read, or is damaged or of another version.
+pub(crate) fn of_this_boot(directory: &Directory) -> Result<Option<Measurement>, Explanation> {
+    let path = directory.measurement();
+    let remedy = "run `tactus doctor --measure`, which replaces the file";
+    let ignored = |why: String| Explanation::new(format!("{} is ignored: {why}", path.display()), remedy);
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|error| ignored(error.to_string()))?,
+    };
+    let measurement: Measurement = serde_json::from_slice(&bytes).map_err(|error| ignored(error.to_string()))?;
+    Ok(Some(measurement).filter(|it| sys::kernel::boot_id().is_ok_and(|boot| boot == it.boot)))
 }
 
 #[cfg(test)]
@@ -31,7 +43,7 @@ mod tests {
     fn a_measurement_is_kept_until_the_next_boot() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::at(place.path());
-        assert_eq!(of_this_boot(&directory), None);
+        assert_eq!(of_this_boot(&directory).unwrap(), None);
         let delivered = Delivered { ppm: 199_000, error_ppm: -1_000, periods_judged: 100, periods_missed: 1 };
         let each = vec![
             (Mechanism::Inheritance, Ok(delivered)),
@@ -39,11 +51,15 @@ mod tests {
         ];
         let ours = Measurement { boot: sys::kernel::boot_id().unwrap(), length: Nanos::s(1), each };
         keep(&directory, &ours).unwrap();
-        assert_eq!(of_this_boot(&directory), Some(ours.clone()));
+        assert_eq!(of_this_boot(&directory).unwrap(), Some(ours.clone()));
         keep(&directory, &Measurement { boot: "another".into(), ..ours }).unwrap();
-        assert_eq!(of_this_boot(&directory), None);
+        assert_eq!(of_this_boot(&directory).unwrap(), None);
         fs::write(directory.measurement(), "{").unwrap();
-        assert_eq!(of_this_boot(&directory), None);
+        let ignored = of_this_boot(&directory).unwrap_err();
+        assert!(
+            ignored.reason.contains("mechanisms.json is ignored") && ignored.remedy.contains("--measure"),
+            "{ignored}"
+        );
         assert!(
             keep(&Directory::at("/dev/null"), &Measurement { boot: String::new(), length: Nanos::ZERO, each: vec![] })
                 .is_err()

@@ -2,6 +2,7 @@
 
 use crate::args::Raising;
 use crate::failure::{Failure, explained};
+use crate::output;
 use crate::run::end::End;
 use crate::run::outcome::Kept;
 use crate::run::plan::{self, Plan, PlannedProcess};
@@ -17,6 +18,8 @@ use sys::clock;
 
 /// Pause before the second attempt of a run; each further pause is longer by as much.
 const PAUSE: Nanos = Nanos::s(1);
+/// Interval between two checks for an interrupt in a pause.
+const LOOK: Nanos = Nanos::ms(50);
 
 /// The host that this program runs on.
 #[derive(Debug)]
@@ -107,7 +110,10 @@ impl Host for ThisHost {
     }
 
     fn pause(&self, attempt: u32) {
-        clock::sleep(PAUSE.saturating_mul(attempt.into()));
+        let end = clock::now().saturating_add(PAUSE.saturating_mul(attempt.into()));
+        while clock::now() < end && !output::is_interrupted() {
+            clock::sleep(LOOK);
+        }
     }
 
     fn machine(&self) -> String {

@@ -384,7 +384,10 @@ pub(crate) fn terms(mechanism: Raising) -> Result<Terms, Failure> {
         Raising::Auto | Raising::Inherit => doctor::examine(Mechanism::Inheritance).verdict.map(drop),
     };
     let measured = match mechanism {
-        Raising::Auto => directory(None).ok().and_then(|directory| measurement::of_this_boot(&directory)),
+        Raising::Auto => directory(None).ok().and_then(|directory| {
+            let found = measurement::of_this_boot(&directory);
+            found.inspect_err(|why| output::complain(&why.to_string())).unwrap_or_default()
+        }),
         _ => None,
     };
     match (mechanism, &inheritance) {

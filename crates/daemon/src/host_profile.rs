@@ -3,6 +3,7 @@
 use crate::Explanation;
 use crate::doctor::Mechanism;
 use crate::kernel::priority;
+use crate::realtime_group;
 use sched::{CpuSet, Nanos};
 use sys::cpus::{self, Cpuset, Times};
 use sys::kernel::{self, ClockSource, Configuration, Configured, SchedExt};
@@ -115,6 +116,9 @@ pub struct RealTime {
     pub fair_servers: Result<Vec<FairServer>, Explanation>,
     /// The real-time bandwidth of this process's control group; `None` without real-time groups.
     pub group: Option<GroupRuntime>,
+    /// The real-time bandwidth of the group that the core of Tactus uses: the group of this process, or one above it if it
+    /// has none.
+    pub core_group: Option<GroupRuntime>,
     /// Whether the kernel has real-time groups (RT_GROUP_SCHED).
     pub grouped: Configured,
     /// The shortest and the longest period of SCHED_DEADLINE.
@@ -176,6 +180,7 @@ impl HostProfile {
                 throttling: realtime::throttling()?,
                 fair_servers: realtime::fair_servers().map_err(Explanation::from),
                 group: realtime::of_group(me)?,
+                core_group: realtime_group::of_core()?,
                 grouped: grouped(&configuration, kernel::parameter("rt_group_sched").as_deref()),
                 deadline_periods: realtime::deadline_periods().map_err(Explanation::from),
             },
@@ -202,7 +207,10 @@ impl HostProfile {
         let kept = self.fair_server().map_or(0, |server| server.share_ppm());
         match mechanism {
             Mechanism::Inheritance | Mechanism::Fifo => {
-                let of_group = realtime.group.as_ref().map_or(MILLION, |group| group.bandwidth.share_ppm());
+                // A client that inherits its priority needs no runtime in its own group.
+                let inherits = mechanism == Mechanism::Inheritance;
+                let group = if inherits { &realtime.core_group } else { &realtime.group };
+                let of_group = group.as_ref().map_or(MILLION, |group| group.bandwidth.share_ppm());
                 Some(throttled.min(MILLION.saturating_sub(kept)).min(of_group))
             }
             // SCHED_DEADLINE's admission counts the fair servers among the reservations, and ignores control groups.
@@ -270,9 +278,12 @@ impl HostProfile {
             Some(_) => {}
         }
         match &realtime.group {
-            Some(group) if group.bandwidth.runtime.is_some_and(Nanos::is_zero) => {
-                let why =
+            Some(group) if !group.has_runtime() => {
+                let mut why =
                     format!("the control group {} has no real-time runtime: SCHED_FIFO is refused in it", group.group);
+                if let Some(core) = realtime.core_group.as_ref().filter(|core| core.has_runtime()) {
+                    why += &format!(", so Tactus moves its own threads to {}", core.group);
+                }
                 warn("RT_GROUP_SCHED", why, "write a number to its cpu.rt_runtime_us, or start Tactus in another group");
             }
             Some(_) => warn(
@@ -359,6 +370,7 @@ pub(crate) mod fixture {
         host.realtime.throttling = bandwidth(950);
         host.realtime.fair_servers = Ok(vec![FairServer { cpu: CpuId::new(0), bandwidth: bandwidth(50) }]);
         host.realtime.group = None;
+        host.realtime.core_group = None;
         host.realtime.grouped = Configured::Without;
         host.cpus.allowed = host.cpus.online;
         host.cpus.siblings = CpuSet::EMPTY;
@@ -382,17 +394,19 @@ mod tests {
 
     #[test]
     fn no_more_is_promised_than_the_kernel_leaves() {
-        let both =
-            |host: &HostProfile| [Mechanism::Fifo, Mechanism::Deadline].map(|by| host.promisable_ppm(by).unwrap());
+        let all = [Mechanism::Fifo, Mechanism::Deadline, Mechanism::Inheritance];
+        let all = |host: &HostProfile| all.map(|by| host.promisable_ppm(by).unwrap());
         let mut host = plain();
-        assert_eq!(both(&host), [950_000, 900_000]);
+        assert_eq!(all(&host), [950_000, 900_000, 950_000]);
         host.realtime.fair_servers = Ok(vec![FairServer { cpu: CpuId::new(0), bandwidth: bandwidth(100) }]);
-        assert_eq!(both(&host), [900_000, 850_000]);
+        assert_eq!(all(&host), [900_000, 850_000, 900_000]);
         host.realtime.group = Some(GroupRuntime { group: "/g".into(), bandwidth: bandwidth(0) });
-        assert_eq!(both(&host), [0, 850_000]);
-        host.realtime.group = None;
+        assert_eq!(all(&host), [0, 850_000, 900_000]);
+        host.realtime.core_group.clone_from(&host.realtime.group);
+        assert_eq!(all(&host), [0, 850_000, 0]);
+        (host.realtime.group, host.realtime.core_group) = (None, None);
         host.realtime.throttling.runtime = None;
-        assert_eq!(both(&host), [900_000, 900_000]);
+        assert_eq!(all(&host), [900_000, 900_000, 900_000]);
         assert_eq!(host.promisable_ppm(Mechanism::Weight), None);
     }
 

@@ -16,6 +16,7 @@ pub mod lateness;
 pub mod linux;
 pub mod live;
 pub mod processes;
+mod realtime_group;
 pub mod release;
 pub mod restore;
 pub mod table;

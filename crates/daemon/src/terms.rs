@@ -105,7 +105,11 @@ impl Terms {
     }
 
     fn of(host: &HostProfile, policy: &'static Descriptor, mut knobs: Knobs, how: How) -> Result<Terms, Explanation> {
-        let mechanism = if matches!(how, How::Deadline) { Mechanism::Deadline } else { Mechanism::Fifo };
+        let mechanism = match how {
+            How::Inheritance(_) => Mechanism::Inheritance,
+            How::Attributes(_) => Mechanism::Fifo,
+            How::Deadline => Mechanism::Deadline,
+        };
         let promisable = host.promisable_ppm(mechanism).unwrap_or(0);
         if promisable == 0 {
             let remedy = "use a control group with real-time runtime; `tactus doctor` shows the details";
@@ -257,10 +261,12 @@ mod tests {
     fn a_host_without_time_for_real_time_threads_makes_no_promise() {
         let mut host = plain();
         host.realtime.group = Some(GroupRuntime { group: "/g".into(), bandwidth: bandwidth(0) });
+        assert!(terms(&host).is_ok(), "the core uses another group");
+        host.realtime.core_group.clone_from(&host.realtime.group);
         let refused = terms(&host).unwrap_err();
         assert!(refused.reason.contains("no promise is possible here"), "{refused}");
         assert!(refused.remedy.starts_with("use a control group with real-time runtime"), "{refused}");
-        host.realtime.group = None;
+        (host.realtime.group, host.realtime.core_group) = (None, None);
         host.realtime.throttling.runtime = Some(Nanos::ZERO);
         assert!(terms(&host).is_err());
     }

@@ -224,6 +224,13 @@ impl Hierarchy {
     }
 }
 
+/// Returns the paths of the groups above the group `path`, the root first. The root has only itself.
+#[must_use]
+pub fn paths_above(path: &str) -> Vec<String> {
+    let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
+    std::iter::once("/").chain(ends.map(|at| &path[..at])).map(String::from).collect()
+}
+
 /// A control group, held open.
 #[derive(Debug)]
 pub struct Group {

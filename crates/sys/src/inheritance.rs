@@ -137,6 +137,12 @@ impl Donor {
         Ok(donor)
     }
 
+    /// Returns the tid of the donor.
+    #[must_use]
+    pub fn tid(&self) -> u32 {
+        self.tid
+    }
+
     /// Makes thread `tid` the recipient. The donor lends no priority until [`set`](Donor::set). The loan may already
     /// [have ended](Donor::has_ended) when the call returns.
     ///

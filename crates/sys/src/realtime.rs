@@ -145,7 +145,23 @@ pub fn of_group(tid: u32) -> Result<Option<GroupRuntime>> {
     if !group.has("cpu.rt_runtime_us") {
         return Ok(None);
     }
-    Ok(Some(GroupRuntime { group: group.path().display().to_string(), bandwidth: in_group(&group)? }))
+    GroupRuntime::of(&group).map(Some)
+}
+
+impl GroupRuntime {
+    /// Reads the real-time bandwidth of `group`.
+    ///
+    /// # Errors
+    /// The kernel does not group real-time threads.
+    pub fn of(group: &Group) -> Result<GroupRuntime> {
+        Ok(GroupRuntime { group: group.path().display().to_string(), bandwidth: in_group(group)? })
+    }
+
+    /// Returns whether the group can have real-time threads.
+    #[must_use]
+    pub fn has_runtime(&self) -> bool {
+        self.bandwidth.runtime != Some(Nanos::ZERO)
+    }
 }
 
 /// Returns the real-time bandwidth of `group`.

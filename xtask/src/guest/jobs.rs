@@ -156,7 +156,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         suite_rounds: None,
         is_random: true,
-        limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
+        limit: |extent| Duration::from_secs(120 + 30 * u64::from(extent.rounds)),
         words: |extent| {
             let program = ["/bin/storm", "--tactus", "/bin/tactus", "--calls"].map(String::from);
             [program.as_slice(), &extent.words()].concat()

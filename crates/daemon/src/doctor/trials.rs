@@ -3,6 +3,7 @@
 use super::groups::{self, TrialGroup};
 use crate::Explanation;
 use crate::host_profile::share_ppm;
+use crate::realtime_group;
 use sched::{CpuSet, Instant, Nanos};
 use std::sync::Arc;
 use sys::attributes::{self, Attributes, Policy};
@@ -71,6 +72,7 @@ pub(super) fn inheritance() -> Verdict {
     let child = half_busy()?;
     let own = attributes::get(child.pid())?;
     let donor = Donor::start(Arc::new(Bell::new()?))?;
+    realtime_group::enter_thread(donor.tid());
     donor.lend_to(child.pid())?;
     donor.set(Some(1))?;
     let (lent, kept) = (thread::status(child.pid())?.priority, attributes::get(child.pid())?);

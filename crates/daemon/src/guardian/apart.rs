@@ -9,7 +9,7 @@
 
 use super::name::GROUP;
 use std::thread::{Builder, JoinHandle};
-use sys::cgroup::Hierarchy;
+use sys::cgroup::{Hierarchy, paths_above};
 use sys::process::Process;
 use sys::thread::{Identity, State, Thread};
 use sys::{Error, Result};
@@ -97,7 +97,8 @@ pub(crate) fn places() -> Vec<Place> {
     });
     let all = one.chain(Hierarchy::two().ok());
     all.filter_map(|hierarchy| {
-        let above = above(&hierarchy.path_of(std::process::id()).ok()?);
+        // A process in the root group can have a group below it: no act affects all processes of the root group.
+        let above = paths_above(&hierarchy.path_of(std::process::id()).ok()?);
         Some(Place { hierarchy, above })
     })
     .collect()
@@ -120,13 +121,6 @@ impl Place {
     }
 }
 
-/// Returns the paths of the groups above the group `path`, the root first. A process in the root group can have a group
-/// below it: no act affects all processes of the root group.
-fn above(path: &str) -> Vec<String> {
-    let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
-    std::iter::once("/").chain(ends.map(|at| &path[..at])).map(String::from).collect()
-}
-
 fn name_of(core: Identity) -> String {
     format!("{GROUP}-{}-{}", core.tid, core.start_time)
 }
@@ -145,9 +139,9 @@ mod tests {
 
     #[test]
     fn the_groups_above_are_listed_from_the_root() {
-        assert_eq!(above("/"), ["/"]);
-        assert_eq!(above("/a"), ["/"]);
-        assert_eq!(above("/a/b.scope/c"), ["/", "/a", "/a/b.scope"]);
+        assert_eq!(paths_above("/"), ["/"]);
+        assert_eq!(paths_above("/a"), ["/"]);
+        assert_eq!(paths_above("/a/b.scope/c"), ["/", "/a", "/a/b.scope"]);
     }
 
     #[test]

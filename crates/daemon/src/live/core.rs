@@ -15,6 +15,7 @@ use crate::directory::Directory;
 use crate::dispatch::{Dispatcher, KeptBy, KernelKept, Promises, RaiseBy};
 use crate::guardian::{AGENT_PREFIX, KEEPER, remove_groups, sweep, this_program};
 use crate::linux::{Linux, Sentinels};
+use crate::realtime_group;
 use crate::restore::{self, PATIENCE, restore_beating};
 use crate::table::{Beating, Table};
 use sched::{Descriptor, Nanos};
@@ -82,6 +83,7 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
     // First restore the threads that a dead daemon has left changed.
     restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
     sweep();
+    realtime_group::enter();
     // The call fails without CAP_SYS_RESOURCE.
     let _ = process::avoid_oom_kill();
     // Each thread handle uses several files. If the limit stays low, requests with too many threads are refused.

@@ -10,6 +10,9 @@ use std::process::Command;
 /// Seed of a source tree without a git repository.
 const WITHOUT_GIT: u64 = 1;
 
+/// Environment variable with the seed of the faults in tests of live runs.
+pub(crate) const FAULT_SEED: &str = "TACTUS_FAULT_SEED";
+
 /// Returns the first 32 bits of the hash of the last commit's source tree.
 pub(crate) fn of_sources() -> u64 {
     let hash = Command::new("git").args(["rev-parse", "HEAD^{tree}"]).current_dir(root()).output();

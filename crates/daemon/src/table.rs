@@ -343,11 +343,6 @@ impl Table {
         (0..self.rows).map(Row).filter_map(|row| read(row).map(|entry| (row, entry))).collect()
     }
 
-    /// Returns whether the table has no row: nothing is to be restored.
-    pub fn is_empty(&self) -> bool {
-        self.entries().is_empty() && self.groups().is_empty() && self.damaged() == 0
-    }
-
     /// Returns the number of rows in use that are unreadable, because another program has written into the table.
     #[must_use]
     pub fn damaged(&self) -> usize {

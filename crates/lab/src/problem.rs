@@ -63,7 +63,11 @@ impl Problem {
     /// Returns the problem in one line, without the lines of a scenario.
     pub(crate) fn brief(&self) -> String {
         let text = match self {
-            Problem::Scenario { of, why } => format!("{of}: {why}"),
+            // A report on several errors has them as related reports.
+            Problem::Scenario { of, why } => match why.related().and_then(|mut errors| errors.next()) {
+                Some(first) => format!("{of}: {first}"),
+                None => format!("{of}: {why}"),
+            },
             other => other.to_string(),
         };
         text.split_whitespace().collect::<Vec<_>>().join(" ")

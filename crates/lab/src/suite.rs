@@ -323,14 +323,14 @@ pub(crate) fn play_tolerating(
             Stage::Simulator(_) => cells[nth].play(goes_on),
             Stage::Host(host) => cells[nth].play_live(host),
         };
-        let measured = outcome.and_then(|measured| measured.ok_or(Problem::Interrupted));
+        let outcome = match outcome {
+            Ok(None) | Err(Problem::Interrupted) => return Err(Problem::Interrupted),
+            Ok(Some(measured)) => locked().put(&inputs[nth], measured),
+            Err(why) => fails(nth, why),
+        };
         watch.simulated(cells[nth].length.saturating_sub(reached.since(Instant::ZERO)));
         watch.played(&cells[nth]);
-        match measured {
-            Ok(measured) => locked().put(&inputs[nth], measured),
-            Err(Problem::Interrupted) => Err(Problem::Interrupted),
-            Err(why) => fails(nth, why),
-        }
+        outcome
     })
     .map(drop)
 }

@@ -26,9 +26,8 @@ const fn futex(name: &'static str, operation: libc::c_int) -> Call {
 }
 
 impl Call {
-    /// The calls of the daemon whose failure it must survive. The locks of the standard library cannot report an error of
-    /// `futex`, so only the operations with priority inheritance fail. `rustix` cannot
-    /// report an error of `prlimit64`.
+    /// The calls of the daemon whose failure it must survive. Of `futex`, only the operations of loans of a priority are
+    /// included: the locks of the standard library cannot report an error. `rustix` cannot report an error of `prlimit64`.
     pub const ALL: [Call; 41] = [
         call("clock_nanosleep", libc::SYS_clock_nanosleep),
         call("clone3", libc::SYS_clone3),
@@ -39,8 +38,9 @@ impl Call {
         call("execve", libc::SYS_execve),
         call("fallocate", libc::SYS_fallocate),
         call("fcntl", libc::SYS_fcntl),
-        futex("futex_lock_pi", libc::FUTEX_LOCK_PI),
-        futex("futex_unlock_pi", libc::FUTEX_UNLOCK_PI),
+        call("flock", libc::SYS_flock),
+        futex("futex_cmp_requeue_pi", libc::FUTEX_CMP_REQUEUE_PI),
+        futex("futex_wait_requeue_pi", libc::FUTEX_WAIT_REQUEUE_PI),
         call("getdents64", libc::SYS_getdents64),
         call("getpriority", libc::SYS_getpriority),
         call("ioctl", libc::SYS_ioctl),
@@ -64,7 +64,6 @@ impl Call {
         call("sched_setaffinity", libc::SYS_sched_setaffinity),
         call("sched_setattr", libc::SYS_sched_setattr),
         call("sendto", libc::SYS_sendto),
-        call("setpriority", libc::SYS_setpriority),
         call("statx", libc::SYS_statx),
         call("tgkill", libc::SYS_tgkill),
         call("timerfd_create", libc::SYS_timerfd_create),

@@ -24,7 +24,7 @@ use crate::{Error, Result, clock, thread};
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags};
 use sched::Nanos;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Once, mpsc};
 use std::thread::Builder;
 
@@ -53,6 +53,8 @@ struct Loan {
     is_over: AtomicBool,
     /// Whether the loan has ended: the recipient has ended or has executed a program, or this process was stopped.
     has_ended: AtomicBool,
+    /// Number of the error with which the kernel refused the wait of the donor; 0: none.
+    refused: AtomicI32,
     /// Rings when the loan ends.
     ended: Arc<Bell>,
 }
@@ -68,6 +70,10 @@ impl Loan {
             match futex::wait_requeue_pi(&self.parked, SHARED, seen, None, &self.owner) {
                 _ if self.is_over.load(Ordering::SeqCst) => return,
                 Err(Errno::AGAIN | Errno::INTR) if !self.is_lent.load(Ordering::SeqCst) => {}
+                Err(errno) if !self.is_lent.load(Ordering::SeqCst) => {
+                    self.refused.store(errno.raw_os_error(), Ordering::SeqCst);
+                    break;
+                }
                 // The kernel has made this thread the owner, or a stop of the process has ended the wait.
                 Ok(()) | Err(_) => break,
             }
@@ -109,6 +115,7 @@ impl Donor {
             is_lent: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            refused: AtomicI32::new(0),
             ended,
         });
         let (sender, receiver) = mpsc::sync_channel(1);
@@ -163,6 +170,10 @@ impl Donor {
         for _ in 0..ATTEMPTS {
             match futex::cmp_requeue_pi(&loan.parked, SHARED, 1, &loan.owner, 0) {
                 Ok(_) if loan.owner.load(Ordering::SeqCst) & futex::WAITERS != 0 => return Ok(()),
+                _ if loan.refused.load(Ordering::SeqCst) != 0 => {
+                    let errno = Errno::from_raw_os_error(loan.refused.load(Ordering::SeqCst));
+                    return Err(Error::from(errno, what(), REMEDY));
+                }
                 // The recipient has executed a program immediately after the loan began.
                 _ if self.has_ended() => return Ok(()),
                 // The donor has not begun its wait.

@@ -45,7 +45,7 @@ impl Process {
         match pidfd_open(raw, PidfdFlags::empty()) {
             Ok(handle) => Ok(Process { pid, handle }),
             // For a thread other than the first, the kernel returns EINVAL, or ENOENT since Linux 6.9.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Err(Error::Gone(pid)),
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) if !is_first_thread(pid) => Err(Error::Gone(pid)),
             Err(errno) => {
                 Err(Error::of_existing(errno, pid, format!("open process {pid}"), "a kernel that allows pidfd_open"))
             }
@@ -221,6 +221,11 @@ pub fn leave_session() -> Result<()> {
     let left = rustix::process::setsid();
     let remedy = "start it from another process that is no process group leader, not from a shell";
     left.map(|_| ()).map_err(|errno| Error::from(errno, "leave the session of this process", remedy))
+}
+
+/// Returns whether `pid` is a living process, and not another thread of a process.
+fn is_first_thread(pid: u32) -> bool {
+    Thread::open(pid).and_then(|thread| thread.process()).is_ok_and(|process| process == pid)
 }
 
 /// Ignores requests of a terminal or another process to end or stop: SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP,

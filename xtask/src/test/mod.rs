@@ -7,6 +7,7 @@ mod trial;
 
 use crate::oracle::{LISA, SIMSO, TRAPPY};
 use crate::root::cargo;
+use crate::seed::{self, FAULT_SEED};
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
 use crate::{citation, component, downloads, fuzz, guest, lab, portable, python};
 use anyhow::Result;
@@ -73,7 +74,8 @@ pub(crate) fn tidiness(names: &[&str]) -> Result<Outcome> {
 }
 
 fn tests() -> Result<Outcome> {
-    let all = counted(&mut cargo(&["test", "--workspace", "--exclude", "xtask", "--no-fail-fast"]))?;
+    let mut command = cargo(&["test", "--workspace", "--exclude", "xtask", "--no-fail-fast"]);
+    let all = counted(command.env(FAULT_SEED, seed::of_sources().to_string()))?;
     repeat::failed_live_tests(all)
 }
 

@@ -6,6 +6,7 @@
 //! are not repeated.
 
 use crate::root::cargo;
+use crate::seed::{self, FAULT_SEED};
 use crate::step::{Failure, Outcome, Tally, counted};
 use anyhow::Result;
 
@@ -27,6 +28,7 @@ pub(super) fn failed_live_tests(outcome: Outcome) -> Result<Outcome> {
     for target in &failed.targets {
         let mut command = cargo(&["test"]);
         command.args(target.split(' ')).args(["--", "--exact"]).args(&failed.names);
+        command.env(FAULT_SEED, seed::of_sources().to_string());
         let Outcome::Counted(again, None) = counted(&mut command)? else {
             return Ok(Outcome::Counted(tally, Some(failure)));
         };

@@ -116,7 +116,9 @@ impl<K: Kernel> Dispatcher<K> {
                 return Ok(());
             }
             Err(refused) => {
-                self.table.forget(row);
+                // The call may have taken effect. Add the thread to the client all the same, so that the thread is restored
+                // with the others.
+                client.add(new, original, row, raise, None);
                 return Err(refused.into());
             }
         }
@@ -124,7 +126,6 @@ impl<K: Kernel> Dispatcher<K> {
             Ok(had) => Some(had),
             Err(sys::Error::Gone(_)) => None,
             Err(refused) => {
-                // Add the thread to the client all the same, so that the thread is restored with the others.
                 client.add(new, original, row, raise, None);
                 return Err(refused.into());
             }

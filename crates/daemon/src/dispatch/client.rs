@@ -169,6 +169,7 @@ impl<K: Kernel> Client<K> {
             original,
             row,
             raise,
+            busy_since: None,
             role,
             recent: Recent::default(),
             ran,

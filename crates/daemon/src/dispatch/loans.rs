@@ -11,9 +11,12 @@ use super::role::Role;
 use crate::Explanation;
 use crate::kernel::{Kernel, priority};
 use crate::table::Original;
-use sched::CpuSet;
+use sched::{CpuSet, Nanos};
 use sys::attributes::{Attributes, Policy};
 use sys::thread::{Identity, State};
+
+/// Time for which a loan is tried again that cannot begin yet. The execution of a program takes some milliseconds.
+const PATIENCE: Nanos = Nanos::s(1);
 
 /// A loan for a thread, or the reason why the thread has none.
 #[derive(Debug)]
@@ -71,6 +74,7 @@ impl<K: Kernel> Dispatcher<K> {
 
     fn give_loan(&mut self, offer: Offer<K::Loan>) -> Option<Explanation> {
         let Offer { thread: identity, role, sleeps, loan } = offer;
+        let now = self.now();
         let mut clients = self.clients.iter_mut();
         let found = clients.find_map(|(_, client)| {
             let at = client.members.iter().position(|member| member.identity == identity)?;
@@ -90,10 +94,13 @@ impl<K: Kernel> Dispatcher<K> {
             member.role = role;
         }
         let mut reason = None;
+        let is_busy = matches!(loan, Err(sys::Error::Busy { .. }));
+        member.busy_since = is_busy.then(|| *member.busy_since.get_or_insert(now));
+        let may_begin_later = member.busy_since.is_some_and(|since| now < since.saturating_add(PATIENCE));
         let attributes = self.kernel.attributes(&member.thread);
         member.raise = match (loan, attributes) {
             (Ok(loan), Ok(attributes)) if gains(attributes) => Raise::Inherit(loan),
-            (Err(sys::Error::Busy { .. }), _) => Raise::Pending,
+            _ if may_begin_later => Raise::Pending,
             // The next read of the CPU time detects the end of the thread, too.
             (Err(sys::Error::Gone(_)), _) | (_, Err(sys::Error::Gone(_))) => Raise::Ended,
             (_, Err(refused)) => {

@@ -4,7 +4,7 @@ use super::recent::Recent;
 use super::role::Role;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Full, Original, Row, Table};
-use sched::{CpuSet, Nanos};
+use sched::{CpuSet, Instant, Nanos};
 use sys::attributes::Attributes;
 use sys::thread::Identity;
 
@@ -47,6 +47,8 @@ pub(super) struct Member<K: Kernel> {
     pub(super) original: Original,
     pub(super) row: Row,
     pub(super) raise: Raise<K::Loan>,
+    /// Instant since which each beginning of a loan was answered with `Busy`.
+    pub(super) busy_since: Option<Instant>,
     pub(super) role: Role,
     pub(super) recent: Recent,
     /// CPU time of the thread at the last [`Client::read`](super::client::Client::read).

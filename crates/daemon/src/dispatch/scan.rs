@@ -72,7 +72,10 @@ pub(super) fn found_in<K: Kernel>(
 ) -> Result<Vec<Found<K::Thread>>, Refusal> {
     let found = scanned.ok_or(Refusal::Gone(pid))?.found;
     if found.is_empty() {
+        // The threads cannot be listed or opened, or the process has ended.
         kernel.threads(pid)?;
+        let first = kernel.open(pid)?;
+        kernel.status(&first)?;
         return Err(Refusal::Gone(pid));
     }
     Ok(found)

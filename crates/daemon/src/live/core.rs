@@ -100,9 +100,15 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
     keeper_events.add(&*keeper_bell, keeper::KEEPER_BELL)?;
     let kernel = Linux::with(sentinels, waiting, Some((Arc::clone(&keeper_events), Arc::clone(&keeper_bell))))?;
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
-    let outcome = Watcher::start(setup, Arc::clone(&table), Arc::clone(&keeper_events)).map_err(Failure::Refused);
-    let outcome = outcome.and_then(|mut watcher| {
-        let shared = share(setup, &kernel, &table, (channels, places), (keeper_events, keeper_bell))?;
+    let watcher = Watcher::start(setup, Arc::clone(&table), Arc::clone(&keeper_events)).map_err(Failure::Refused);
+    // Before the first promise, nothing is to be restored.
+    let watcher = watcher.inspect_err(|_| table.finish());
+    let outcome = watcher.and_then(|mut watcher| {
+        let shared = share(setup, &kernel, &table, (channels, places), (keeper_events, keeper_bell));
+        let shared = shared.inspect_err(|_| {
+            table.finish();
+            watcher.stop();
+        })?;
         let answer = run(&shared, &mut watcher, connection, end);
         if table.is_finished() {
             watcher.stop();
@@ -114,7 +120,7 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
     });
     // If something is left to restore, the guardian tries again after the end of this process, and then the next daemon
     // at its start.
-    if table.is_finished() || table.is_empty() {
+    if table.is_finished() {
         remove_groups(table.daemon());
         setup.directory.remove_table(&held).map_err(Failure::Failed)?;
     }

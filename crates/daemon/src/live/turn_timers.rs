@@ -80,14 +80,14 @@ mod tests {
         let mut timers = TurnTimers::new(&waiting, EXPIRED).unwrap();
         let begin = clock::now();
         let at = |us: u64| begin + Nanos::us(us);
-        timers.arm(at(2_000), at(4_001), begin).unwrap();
-        assert!(expiry(&waiting) >= at(2_000));
-        timers.arm(at(4_000), at(6_000), clock::now()).unwrap();
-        assert!(timers.armed.contains(&at(4_001)), "it is not armed again: {:?}", timers.armed);
-        assert!(expiry(&waiting) >= at(4_001));
-        timers.arm(at(7_000), at(7_005), clock::now()).unwrap();
-        assert!(timers.armed.contains(&at(7_000)) && timers.armed.contains(&Instant::NEVER), "{:?}", timers.armed);
-        assert!(expiry(&waiting) >= at(7_000));
+        timers.arm(at(200_000), at(400_001), begin).unwrap();
+        assert!(expiry(&waiting) >= at(200_000));
+        timers.arm(at(400_000), at(600_000), clock::now()).unwrap();
+        assert!(timers.armed.contains(&at(400_001)), "it is not armed again: {:?}", timers.armed);
+        assert!(expiry(&waiting) >= at(400_001));
+        timers.arm(at(700_000), at(700_005), clock::now()).unwrap();
+        assert!(timers.armed.contains(&at(700_000)) && timers.armed.contains(&Instant::NEVER), "{:?}", timers.armed);
+        assert!(expiry(&waiting) >= at(700_000));
         assert_eq!(waiting.next(clock::now() + Nanos::ms(2)).unwrap(), None, "the turns were too close");
     }
 

@@ -1,6 +1,7 @@
 //! Fault injection for `tactus run`. The storm starts one process for each workload. In each round, `tactus run` keeps
 //! a promise to one of these processes. At a random instant, the storm kills or stops the core, an agent, the guardian or
-//! the front end, or a thread of the core stalls. With `--calls`, a system call of the core fails instead. Within the promised time, every thread must have its original values.
+//! the front end, or a thread of the core stalls. With `--calls`, a system call of the core fails, and then the run ends or
+//! its core is killed. Within the promised time, every thread must have its original values.
 //! After a fault of the guardian, a new guardian may run instead. While the front end is stopped, the promise is kept.
 //!
 //! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host, the storm changes only processes

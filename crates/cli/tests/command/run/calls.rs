@@ -1,7 +1,7 @@
 //! System calls of the core that fail at random instants, each with one of several errors. The environment variable
-//! `TACTUS_TEST_SEED` repeats the faults of an earlier run.
+//! `TACTUS_FAULT_SEED` repeats the faults of an earlier run.
 
-use super::{HOG, Live, Now, PROMISED, turn, until};
+use super::{HOG, Live, Now, PROMISED, chance, turn, until};
 use sched::Nanos;
 use sys::child::Child;
 use sys::clock;
@@ -45,7 +45,12 @@ fn round(fault: Fault) {
     until(clock::now(), PROMISED, "the process is as before", || Now::of(hog.pid()) == before);
     assert!(!done.stderr.contains("panicked") && !done.stderr.contains("overflowed"), "{}", done.stderr);
     match done.code {
-        Some(0 | 3) => {}
+        Some(0) => {}
+        Some(3) => {
+            let has_reason =
+                done.stdout.contains("was dismissed before the end: ") || done.stderr.contains("is not kept");
+            assert!(has_reason, "{}{}", done.stdout, done.stderr);
+        }
         Some(1 | 2) => assert!(done.stderr.contains("error: ") || done.stderr.contains('×'), "{}", done.stderr),
         other => panic!("exit code {other:?}: {}", done.stderr),
     }
@@ -66,17 +71,8 @@ fn assert_removable(live: &Live) {
 #[test]
 fn when_a_system_call_of_the_core_fails_at_a_random_instant_threads_are_restored() {
     let Some(_turn) = turn() else { return };
-    let given = std::env::var("TACTUS_TEST_SEED").ok().map(|seed| seed.parse().expect("the seed is a number"));
-    let seed: u64 = given.unwrap_or_else(|| clock::now().as_ns());
-    eprintln!("seed {seed}");
-    let mut state = seed | 1;
-    let mut below = |limit: usize| {
-        // xorshift64, of Marsaglia.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % limit as u64) as usize
-    };
+    let mut chance = chance();
+    let mut below = |limit: usize| usize::try_from(chance(limit as u64)).unwrap();
     let first = below(Call::ALL.len());
     for nth in 0..FAULTS {
         // Every other call, so that two runs of the test with different seeds soon have tried all.
@@ -89,6 +85,52 @@ fn when_a_system_call_of_the_core_fails_at_a_random_instant_threads_are_restored
         eprintln!("{nth}: {} fails with {}, after {after}, {mechanism}, hard: {is_hard}", call.name, fault.error.name);
         round(fault);
         eprintln!("   in {}", clock::now().since(begin));
+    }
+}
+
+#[test]
+fn a_failing_call_ends_the_promise_with_its_reason() {
+    let Some(_turn) = turn() else { return };
+    for (mechanism, fault, code, reason) in [
+        ("fifo", "sched_setattr:EPERM:100ms", 3, "was dismissed before the end: cannot schedule thread"),
+        ("deadline", "pread64:ESRCH:100ms", 3, "was dismissed before the end: cannot read"),
+        ("deadline", "getdents64:EBUSY:0", 2, "/..: Device or resource busy"),
+        ("inherit", "recvfrom:EINVAL:100ms", 1, "cannot exchange messages with the front end: Invalid argument"),
+        ("inherit", "timerfd_settime:EPERM:100ms", 1, "cannot arm a timer: Operation not permitted"),
+        ("inherit", "execve:EPERM:0", 2, "cannot start the guardian: Operation not permitted"),
+    ] {
+        let hog = Child::start(HOG).unwrap();
+        let before = Now::of(hog.pid());
+        let pid = hog.pid().to_string();
+        let args = ["--period", "10ms", "--slice", "4ms", "--pid", &pid, "--for", "5s", "--mechanism", mechanism];
+        let mut live = Live::begin(&[&args[..], &["--fail", fault]].concat());
+        let done = live.done();
+        assert_eq!(done.code, Some(code), "{fault}: {}{}", done.stdout, done.stderr);
+        // Lines of a refusal are folded.
+        let said = format!("{} {}", done.stdout, done.stderr).replace('│', "");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(reason), "{fault}: {said}");
+        until(clock::now(), PROMISED, "the process is as before", || Now::of(hog.pid()) == before);
+        live.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_thread_whose_loan_cannot_begin_is_raised_by_its_attributes_with_the_reason() {
+    let Some(_turn) = turn() else { return };
+    for fault in ["futex_wait_requeue_pi:EPERM:0", "futex_cmp_requeue_pi:ESRCH:0"] {
+        let hog = Child::start(HOG).unwrap();
+        let before = Now::of(hog.pid());
+        let pid = hog.pid().to_string();
+        let args = ["--period", "10ms", "--slice", "4ms", "--pid", &pid, "--for", "2s", "--mechanism", "inherit"];
+        let mut live = Live::begin(&[&args[..], &["--fail", fault]].concat());
+        live.await_raised(&[hog.pid()]);
+        let done = live.done();
+        let said = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("Tactus sets the attributes of threads of"), "{fault}: {said}{}", done.stderr);
+        assert!(said.contains("cannot lend a priority to thread"), "{fault}: {said}");
+        until(clock::now(), PROMISED, "the process is as before", || Now::of(hog.pid()) == before);
+        live.assert_nothing_left();
     }
 }
 

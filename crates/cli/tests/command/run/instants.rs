@@ -1,7 +1,7 @@
-//! Faults of each process and each thread of Tactus at random instants. The environment variable `TACTUS_TEST_SEED`
+//! Faults of each process and each thread of Tactus at random instants. The environment variable `TACTUS_FAULT_SEED`
 //! repeats the faults of an earlier run.
 
-use super::{HOG, Live, Now, PROMISED, hogs, turn};
+use super::{HOG, Live, Now, PROMISED, chance, hogs, turn};
 use daemon::live::StalledThread;
 use sched::{Instant, Nanos};
 use serde_json::Value;
@@ -134,17 +134,7 @@ fn assert_over(mut live: Live, end: Instant, hog: &Child, before: &Now, fault: F
 #[test]
 fn after_a_fault_at_a_random_instant_threads_are_restored_or_the_promise_is_kept() {
     let Some(_turn) = turn() else { return };
-    let given = std::env::var("TACTUS_TEST_SEED").ok().map(|seed| seed.parse().expect("the seed is a number"));
-    let seed: u64 = given.unwrap_or_else(|| clock::now().as_ns());
-    eprintln!("seed {seed}");
-    let mut state = seed | 1;
-    let mut below = |limit: u64| {
-        // xorshift64, of Marsaglia.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % limit
-    };
+    let mut below = chance();
     let _others = hogs();
     let all = Fault::all();
     for nth in 0..FAULTS {

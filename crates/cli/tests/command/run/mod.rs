@@ -190,6 +190,23 @@ impl Drop for Watching {
     }
 }
 
+/// Prints a seed, and returns random numbers: a function of the exclusive upper limit. The environment variable
+/// `TACTUS_FAULT_SEED` sets the seed.
+fn chance() -> impl FnMut(u64) -> u64 {
+    let given = std::env::var("TACTUS_FAULT_SEED").ok().map(|seed| seed.parse().expect("the seed is a number"));
+    let seed: u64 = given.unwrap_or_else(|| clock::now().as_ns());
+    eprintln!("TACTUS_FAULT_SEED={seed}");
+    // The state must not be 0.
+    let mut state = seed.wrapping_mul(2) | 1;
+    move |limit| {
+        // xorshift64, of Marsaglia.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % limit
+    }
+}
+
 /// Returns the last CPU that this process may use.
 fn last_cpu() -> usize {
     affinity::get(thread::current()).unwrap().iter().last().unwrap().index()

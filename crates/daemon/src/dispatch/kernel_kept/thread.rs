@@ -131,8 +131,9 @@ impl<K: Kernel> ReservedThread<K> {
                 let why = format!("another process has made thread {tid} {found}, so the promise to it has ended");
                 Seen::Changed(Explanation::new(why, "let Tactus alone schedule it"))
             }
+            Ok(_) => Seen::Kept,
             Err(sys::Error::Gone(_)) => Seen::Ended,
-            _ => Seen::Kept,
+            Err(error) => Seen::Unreadable(error.into()),
         }
     }
 

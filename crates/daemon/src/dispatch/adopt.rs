@@ -116,9 +116,14 @@ impl<K: Kernel> Dispatcher<K> {
                 return Ok(());
             }
             Err(refused) => {
-                // The call may have taken effect. Add the thread to the client all the same, so that the thread is restored
-                // with the others.
-                client.add(new, original, row, raise, None);
+                // The call may have taken effect although its outcome could not be read back.
+                let is_confined = self.kernel.affinity(&new.thread).map_or(true, |now| now == confined);
+                let is_changed = is_confined && original.affinity != confined;
+                let give_back = || give_back(&self.kernel, &new.thread, &original, &confined);
+                // A row stays for the restoration at the end of the daemon.
+                if !is_changed || matches!(give_back(), Ok(_) | Err(sys::Error::Gone(_))) {
+                    self.table.forget(row);
+                }
                 return Err(refused.into());
             }
         }

@@ -15,7 +15,7 @@ use sys::{Result, thread};
 /// The group of this process cannot be read.
 pub(crate) fn of_core() -> Result<Option<GroupRuntime>> {
     let own = realtime::of_group(thread::current())?;
-    Ok(above_without_runtime(own.as_ref()).map_or(own, |(_, runtime)| Some(runtime)))
+    Ok(group_above(own.as_ref()).map_or(own, |(_, runtime)| Some(runtime)))
 }
 
 /// Moves this process into the group that the core uses. What fails is reported by the first thread that cannot be in
@@ -31,14 +31,14 @@ pub(crate) fn enter_thread(tid: u32) {
 
 fn move_by(moves: impl Fn(&Group) -> Result<()>) {
     let own = realtime::of_group(thread::current()).ok().flatten();
-    if let Some((group, _)) = above_without_runtime(own.as_ref()) {
+    if let Some((group, _)) = group_above(own.as_ref()) {
         let _ = moves(&group);
     }
 }
 
 /// Returns the nearest group above `own`, the group of this process, that has real-time runtime and that this process may
-/// enter; `None` if `own` has runtime itself.
-fn above_without_runtime(own: Option<&GroupRuntime>) -> Option<(Group, GroupRuntime)> {
+/// enter. `None`: `own` has runtime itself, or there is no such group.
+fn group_above(own: Option<&GroupRuntime>) -> Option<(Group, GroupRuntime)> {
     own.filter(|own| !own.has_runtime())?;
     let hierarchy = Hierarchy::one("cpu").ok()?;
     let path = hierarchy.path_of(std::process::id()).ok()?;

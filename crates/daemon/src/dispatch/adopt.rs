@@ -131,6 +131,7 @@ impl<K: Kernel> Dispatcher<K> {
             Ok(had) => Some(had),
             Err(sys::Error::Gone(_)) => None,
             Err(refused) => {
+                // Add the thread to the client all the same, so that the thread is restored with the others.
                 client.add(new, original, row, raise, None);
                 return Err(refused.into());
             }

@@ -84,14 +84,7 @@ impl<K: Kernel> Dispatcher<K> {
     ) -> Result<(), Refusal> {
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         let confined = CpuSet::one(client.cpu);
-        // A child of a thread that Tactus has raised by its attributes starts as an ordinary thread instead of in its
-        // original class. Set the original class before the thread is recorded: otherwise, a restoration would take the
-        // ordinary class for a value that another process has set. A value that another process has set since stays.
-        if let Some(wanted) = original.attributes.filter(|wanted| *wanted != found)
-            && self.kernel.attributes(&new.thread).is_ok_and(|now| now == found)
-        {
-            self.kernel.schedule(&new.thread, wanted).or_else(unless_gone)?;
-        }
+        set_original_class(&self.kernel, &new.thread, original, found)?;
         let (raise, attributes) =
             if self.by == RaiseBy::Inheritance { (Raise::Pending, None) } else { (Raise::Set, original.attributes) };
         let original = Original { attributes, ..original };
@@ -315,6 +308,24 @@ pub(super) fn inherited(now: Attributes, beginner: Option<Attributes>) -> Attrib
         // Tactus has not changed the attributes of the parent, or another process has set those of the thread.
         _ => now,
     }
+}
+
+/// Sets the original scheduling class of `new`, which had the attributes `found` when `original` was determined.
+///
+/// A child of a thread that Tactus has raised by its attributes starts as an ordinary thread instead of in its original
+/// class. The class is set before the thread is recorded: otherwise, a restoration would take the ordinary class for a
+/// value that another process has set. A value that another process has set since stays.
+fn set_original_class<K: Kernel>(
+    kernel: &K,
+    new: &K::Thread,
+    original: Original,
+    found: Attributes,
+) -> Result<(), Refusal> {
+    let Some(wanted) = original.attributes.filter(|wanted| *wanted != found) else { return Ok(()) };
+    if kernel.attributes(new).is_ok_and(|now| now == found) {
+        kernel.schedule(new, wanted).or_else(unless_gone)?;
+    }
+    Ok(())
 }
 
 /// Ignores the error that a thread has ended.

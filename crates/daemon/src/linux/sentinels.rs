@@ -107,8 +107,9 @@ impl Drop for Sentinels {
 /// Confines the calling thread to `cpu`, at the priority of the sentinels.
 fn enter(cpu: CpuId) -> Result<()> {
     let me = thread::current();
-    affinity::set(me, &CpuSet::one(cpu))?;
-    attributes::set(me, Attributes::raised(priority::SENTINEL))
+    // First the priority: an ordinary thread may wait long for a busy CPU.
+    attributes::set(me, Attributes::raised(priority::SENTINEL))?;
+    affinity::set(me, &CpuSet::one(cpu))
 }
 
 #[cfg(test)]

@@ -23,8 +23,9 @@ const AGAIN: Nanos = Nanos::us(20);
 /// Turns the calling thread into the agent of `cpu`.
 pub(super) fn enter(cpu: CpuId) -> Result<()> {
     let me = thread::current();
-    affinity::set(me, &CpuSet::one(cpu))?;
+    // First the priority: an ordinary thread may wait long for a busy CPU.
     attributes::set(me, Attributes::raised(priority::AGENT))?;
+    affinity::set(me, &CpuSet::one(cpu))?;
     clock::set_slack(Nanos::ns(1))
 }
 

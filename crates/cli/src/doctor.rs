@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use anyhow::{Context, anyhow};
-use daemon::doctor::{Finding, Mechanism, examine, warn_of_guardian};
+use daemon::doctor::{Finding, Mechanism, examine, warn_of_guardian, warn_of_interfering};
 use daemon::host_profile::{self, HostProfile};
 use daemon::lateness;
 use examination::{Examination, INTERVAL};
@@ -45,14 +45,14 @@ fn examine_all(length: Nanos) -> anyhow::Result<Examination> {
         finding
     });
     let findings: Vec<Finding> = findings.collect();
-    let guardian = warn_of_guardian();
+    let tried = warn_of_guardian().into_iter().chain(warn_of_interfering()).collect();
     progress.finish(&format!("tried {} mechanisms", findings.len()));
     let progress = Progress::new(format!("timers of {INTERVAL}"), length);
     let before = host_profile::times().context("the CPU times of this machine cannot be read")?;
     let measured = lateness::measure(INTERVAL, length, &mut |passed| progress.passed(passed));
     let stolen_ppm = host_profile::times().ok().and_then(|after| host_profile::steal_ppm(&after.since(&before)));
     progress.finish(&format!("measured timers of {INTERVAL} for {length}"));
-    Ok(Examination { host, findings, measured, length, stolen_ppm, mechanisms: None, guardian })
+    Ok(Examination { host, findings, measured, length, stolen_ppm, mechanisms: None, tried })
 }
 
 fn text(examination: &Examination) -> String {

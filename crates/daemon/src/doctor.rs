@@ -6,10 +6,15 @@ mod mechanism;
 mod trials;
 
 use crate::Explanation;
+use crate::directory::Directory;
 use crate::host_profile::Warning;
+use crate::interfering::{InterferingThreads, belongs};
+use crate::kernel::priority;
 pub use groups::clean_up;
 pub use measurement::{Delivered, LENGTH_LEAST, Measurement};
 pub use mechanism::Mechanism;
+use sys::clock;
+use sys::thread::Identity;
 
 /// The result of a trial.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +33,23 @@ pub fn warn_of_guardian() -> Option<Warning> {
         format!("the guardian shares a control group with the daemon, so one act can kill both: {}", reason.reason());
     let remedy = "run as root, or in a control group that is delegated to this user together with the group above it";
     Some(Warning { about: "guardian", reason: Explanation::new(why, remedy) })
+}
+
+/// Finds the threads of other programs that run above all clients. Takes 0.1 s if there are real-time threads. Returns a
+/// warning if there are such threads.
+#[must_use]
+pub fn warn_of_interfering() -> Option<Warning> {
+    let core = Directory::dispatcher();
+    let is_ours = |thread: &Identity| core.is_some_and(|core| belongs(thread, &[core], core));
+    let threads = InterferingThreads::default().look(is_ours, clock::sleep);
+    if threads.is_empty() {
+        return None;
+    }
+    let named = threads.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let why = format!("threads of other programs run above all clients, and a promise leaves their time free: {named}");
+    let highest = priority::AMONG_OTHERS - 1;
+    let remedy = format!("give such a thread at most real-time priority {highest}, or CPUs without promises");
+    Some(Warning { about: "interfering threads", reason: Explanation::new(why, remedy) })
 }
 
 /// Tries one mechanism, and reverts every change. A successful trial takes less than a second. Child processes end no

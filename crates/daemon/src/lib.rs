@@ -1,7 +1,8 @@
 //! The driver for real hosts.
 //!
 //! [`host_profile`] describes a machine: the CPU time that admission control may grant, and the properties that
-//! endanger promises. [`doctor`] tries every enforcement mechanism on child processes. [`lateness`] measures the delay
+//! endanger promises. [`doctor`] tries every enforcement mechanism on child processes. [`interfering`] finds threads of other programs
+//! that run above the clients. [`lateness`] measures the delay
 //! of timer wake-ups. [`processes`] starts the processes of a live run. [`kernel`] is the interface to a kernel;
 //! [`linux`] implements this interface for this host, and crate `simhost` in virtual time.
 
@@ -11,6 +12,7 @@ pub mod dispatch;
 pub mod doctor;
 pub mod guardian;
 pub mod host_profile;
+pub mod interfering;
 pub mod kernel;
 pub mod lateness;
 pub mod linux;

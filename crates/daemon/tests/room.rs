@@ -1,6 +1,7 @@
 //! A refused promise names the nearest promises that fit. Each of them is admitted, and one unit more is refused.
 
 use daemon::dispatch::{Dispatcher, NoRoom, PromiseRequest, RaiseBy, Refusal, SLICE_LEAST};
+use daemon::interfering::{Demand, InterferingThread};
 use daemon::table::Table;
 use daemon::terms;
 use sched::{CpuId, CpuSet, EntityId, Nanos, Reservation};
@@ -108,6 +109,17 @@ fn check(
         assert!(affinity.and(&refused.affinity).is_empty());
         scene.assert_fits(&PromiseRequest { affinity, ..refused.clone() });
     }
+    for at in 0..room.interfering().len() {
+        let mut others = room.interfering().to_vec();
+        let thread = others.remove(at);
+        scene.dispatcher.set_interfering(others);
+        if ways.threads.contains(&thread) {
+            scene.assert_fits(refused);
+        } else {
+            scene.assert_does_not_fit(refused);
+        }
+    }
+    scene.dispatcher.set_interfering(room.interfering().to_vec());
     for (other, entities) in dispatched {
         scene.dismiss(entities);
         if ways.ends.contains(&other.name) {
@@ -127,15 +139,47 @@ fn is_of(entity: &str, promise: &str) -> bool {
     entity == promise || entity.rsplit_once('/').is_some_and(|(name, _)| name == promise)
 }
 
+/// Returns up to two threads of other programs on a host with this number of CPUs.
+fn interfering(number: &mut dyn FnMut(u64) -> u64, cpus: usize) -> Vec<InterferingThread> {
+    let count = number(3);
+    let thread = |nth| {
+        let period = Nanos::us(100 + number(20_000));
+        let runtime = period.scale(1 + number(300), 1_000);
+        let demand = match number(2) {
+            0 => Demand::Reserved { runtime, period },
+            _ => Demand::Observed { priority: 99, ppm: number(300_000) },
+        };
+        let cpus = if number(2) == 0 { CpuSet::ALL } else { CpuSet::one(CpuId::new(number(cpus as u64) as usize)) };
+        InterferingThread { tid: nth as u32, name: format!("thread {nth}"), demand, cpus }
+    };
+    (0..count).map(thread).collect()
+}
+
 #[test]
 fn every_alternative_of_a_refusal_is_admitted_and_one_unit_more_is_not() {
-    let (mut refusals, mut gangs, mut slices, mut periods, mut cpus_more, mut elsewhere, mut ends) =
-        (0, 0, 0, 0, 0, 0, 0);
-    for seed in 0..150 {
+    let found = alternatives(0..150, false);
+    assert!(found.iter().all(|&count| count >= 10), "each alternative occurs: {found:?}");
+}
+
+#[test]
+fn every_alternative_beside_interfering_threads_is_admitted_and_one_unit_more_is_not() {
+    let found = alternatives(0..150, true);
+    assert!(found.iter().all(|&count| count >= 10), "each alternative occurs: {found:?}");
+}
+
+/// Makes promises on hosts with random numbers of CPUs, and checks the alternatives of each refusal. Returns how often each
+/// of them occurred.
+fn alternatives(seeds: std::ops::Range<u64>, beside_threads: bool) -> Vec<u32> {
+    let (mut refusals, mut gangs, mut slices, mut periods, mut cpus_more, mut elsewhere, mut ends, mut threads) =
+        (0, 0, 0, 0, 0, 0, 0, 0);
+    for seed in seeds {
         let mut dice = Dice::new(seed);
         let mut number = |most: u64| dice.below(most);
         let cpus = 1 + usize::try_from(number(3)).unwrap();
         let mut scene = Scene::new(cpus);
+        if beside_threads {
+            scene.dispatcher.set_interfering(interfering(&mut number, cpus));
+        }
         let mut promises: Vec<(PromiseRequest, Vec<EntityId>)> = Vec::new();
         let mut next = |nth: usize| {
             let period = Nanos::us(200 + number(400_000));
@@ -161,6 +205,7 @@ fn every_alternative_of_a_refusal_is_admitted_and_one_unit_more_is_not() {
                     cpus_more += u32::from(ways.cpus.is_some());
                     elsewhere += u32::from(ways.affinity.is_some());
                     ends += ways.ends.len();
+                    threads += ways.threads.len();
                     check(&mut scene, &request, &room, &mut promises);
                 }
                 // A slice longer than the period on this number of CPUs is invalid.
@@ -169,9 +214,77 @@ fn every_alternative_of_a_refusal_is_admitted_and_one_unit_more_is_not() {
             }
         }
     }
-    let found = [refusals, gangs, slices, periods, cpus_more, elsewhere, ends as u32];
-    eprintln!("refusals, of gangs, slices, periods, more CPUs, other CPUs, ends: {found:?}");
-    assert!(found.iter().all(|&count| count >= 10), "each alternative occurs: {found:?}");
+    let mut found = vec![refusals, gangs, slices, periods, cpus_more, elsewhere, ends as u32];
+    found.extend(beside_threads.then_some(threads as u32));
+    eprintln!("refusals, of gangs, slices, periods, more CPUs, other CPUs, ends, threads: {found:?}");
+    found
+}
+
+#[test]
+fn a_refusal_names_the_threads_above_all_clients() {
+    let mut scene = Scene::new(2);
+    let jack = InterferingThread {
+        tid: 4711,
+        name: "jackd".to_string(),
+        demand: Demand::Reserved { runtime: Nanos::ms(2), period: Nanos::ms(20) },
+        cpus: CpuSet::ALL,
+    };
+    let cluster = InterferingThread {
+        tid: 4712,
+        name: "corosync".to_string(),
+        demand: Demand::Observed { priority: 99, ppm: 250_000 },
+        cpus: CpuSet::one(CpuId::new(1)),
+    };
+    scene.dispatcher.set_interfering(vec![jack, cluster]);
+    // jackd takes at most 1 ms + 2 ms (2 - 0.1) of 10 ms, and corosync 2.5 ms.
+    let first = CpuSet::one(CpuId::new(0));
+    let why = Refusal::NoRoom(no_room(scene.admit(&request("new", Nanos::ms(5), Nanos::ms(10), 1, first)))).reason();
+    assert_eq!(
+        why.reason,
+        "5ms every 10ms is 50.00 % of a CPU, but only 42.00 % can still be promised (on CPU 0); threads above all clients \
+         may take 4.8ms of 10ms: jackd (thread 4711, SCHED_DEADLINE, 2ms every 20ms)"
+    );
+    assert_eq!(
+        why.remedy,
+        "use at most 4.2ms every 10ms or a period of at least 11.000002ms; or end thread 4711 (jackd)"
+    );
+    let second = CpuSet::one(CpuId::new(1));
+    let why = Refusal::NoRoom(no_room(scene.admit(&request("new", Nanos::ms(2), Nanos::ms(10), 1, second)))).reason();
+    assert!(why.reason.contains("7.3ms of 10ms: jackd"), "{why}");
+    assert!(why.reason.ends_with("and corosync (thread 4712, real-time priority 99, 25.00 % of a CPU)"), "{why}");
+    assert!(why.remedy.ends_with("end thread 4711 (jackd) or thread 4712 (corosync)"), "{why}");
+    // Without clients, nothing is withheld, so the threads prevent no promise with a longer period.
+    scene.assert_fits(&request("new", Nanos::ms(60), Nanos::ms(100), 1, first));
+    // A shorter period leaves no time at all.
+    scene.assert_does_not_fit(&request("new", Nanos::us(100), Nanos::ms(1), 1, first));
+}
+
+#[test]
+fn a_promise_that_is_changed_moved_or_ended_leaves_the_right_time_beside_interfering_threads() {
+    let mut scene = Scene::new(1);
+    let demand = Demand::Reserved { runtime: Nanos::ms(1), period: Nanos::ms(10) };
+    let threads = vec![InterferingThread { tid: 1, name: "one".to_string(), demand, cpus: CpuSet::ALL }];
+    scene.dispatcher.set_interfering(threads.clone());
+    let all = CpuSet::first_n(1);
+    let long = scene.admit(&request("long", Nanos::ms(50), Nanos::ms(100), 1, all)).unwrap();
+    // A second client with a shorter period needs more time for the thread: 2.9 ms of 10 ms instead of 11.9 ms of 100 ms.
+    scene.assert_fits(&request("new", Nanos::ms(1), Nanos::ms(10), 1, all));
+    scene.assert_does_not_fit(&request("new", Nanos::us(1_200), Nanos::ms(10), 1, all));
+    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(7), Nanos::ms(10)).0.is_err());
+    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(6), Nanos::ms(10)).0.is_ok());
+    scene.assert_does_not_fit(&request("new", Nanos::ms(2), Nanos::ms(100), 1, all));
+    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(50), Nanos::ms(100)).0.is_ok());
+    scene.assert_fits(&request("new", Nanos::ms(20), Nanos::ms(100), 1, all));
+    // More threads than there is time for: the promise stays, and no further one is made until they have ended.
+    let many = (1..20).map(|tid| InterferingThread { tid, ..threads[0].clone() });
+    scene.dispatcher.set_interfering(many.collect());
+    scene.assert_does_not_fit(&request("new", Nanos::us(10), Nanos::ms(100), 1, all));
+    scene.dispatcher.set_interfering(Vec::new());
+    scene.assert_fits(&request("new", Nanos::ms(40), Nanos::ms(100), 1, all));
+    scene.dismiss(&long);
+    scene.dispatcher.set_interfering(threads);
+    scene.assert_fits(&request("new", Nanos::us(6_100), Nanos::ms(10), 1, all));
+    scene.assert_does_not_fit(&request("new", Nanos::us(6_101), Nanos::ms(10), 1, all));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::options::Options;
 use daemon::dispatch::{Dispatcher, PromiseRequest};
+use daemon::interfering::{Demand, InterferingThread};
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos, Reservation};
 use simhost::{Caller, Dice, SimulatedKernel, World};
 use std::collections::BTreeMap;
@@ -11,6 +12,8 @@ use std::collections::BTreeMap;
 const TURN_MOST: Nanos = Nanos::ms(1);
 /// One in `CHANGE_IN` steps of the front end changes a promise.
 const CHANGE_IN: u64 = 2;
+/// One in `INTERFERING_IN` of these steps changes the interfering threads.
+const INTERFERING_IN: u64 = 4;
 
 /// An admitted client.
 #[derive(Clone, Debug)]
@@ -56,6 +59,21 @@ impl Wishes {
     }
 }
 
+/// Returns up to two threads that admission control takes into account. The host does not run them.
+fn interfering(dice: &mut Dice) -> Vec<InterferingThread> {
+    let count = dice.below(3);
+    let thread = |tid: u64| {
+        let period = dice.between(Nanos::us(100), Nanos::ms(50));
+        let demand = match dice.below(2) {
+            0 => Demand::Reserved { runtime: period.scale(1 + dice.below(200), 1_000), period },
+            _ => Demand::Observed { priority: 99, ppm: dice.below(300_000) },
+        };
+        let cpus = if dice.one_in(2) { CpuSet::ALL } else { CpuSet::one(CpuId::new(0)) };
+        InterferingThread { tid: tid as u32, name: format!("thread {tid}"), demand, cpus }
+    };
+    (0..count).map(thread).collect()
+}
+
 /// The changes of a storm.
 pub(super) struct Changes {
     wishes: Wishes,
@@ -99,6 +117,9 @@ impl Changes {
     ) -> CpuSet {
         if !self.dice.one_in(CHANGE_IN) {
             return CpuSet::EMPTY;
+        }
+        if self.dice.one_in(INTERFERING_IN) {
+            dispatcher.set_interfering(interfering(&mut self.dice));
         }
         let Reservation { slice, period, .. } = self.wishes.draw(&mut self.dice);
         let entities: Vec<EntityId> = served.iter().map(Served::entity).collect();

@@ -360,6 +360,19 @@ pub fn threads(pid: u32) -> Result<Vec<u32>> {
     Thread::open(pid)?.siblings()
 }
 
+/// Returns the tids of all threads in the PID namespace of /proc, by process.
+///
+/// # Errors
+/// /proc cannot be read.
+pub fn all() -> Result<Vec<u32>> {
+    let failed = |error| Error::from(error, "list the processes in /proc", "mount /proc");
+    let host = file::directory("/proc").map_err(failed)?;
+    let pids = file::numbers_in(&host, ".").map_err(failed)?;
+    // A process that has just ended has no threads.
+    let threads = |pid: u32| file::numbers_in(&host, &format!("{pid}/task")).unwrap_or_default();
+    Ok(pids.into_iter().flat_map(threads).collect())
+}
+
 /// Returns the pids of the children of process `pid`, in ascending order. An ended child is included until it is
 /// reaped.
 ///

@@ -18,8 +18,8 @@ pub(super) struct Examination {
     pub(super) stolen_ppm: Option<u64>,
     /// Measurements of the mechanisms, if they were requested.
     pub(super) mechanisms: Option<MeasuredMechanisms>,
-    /// Warning that the guardian cannot leave the control groups of the daemon.
-    pub(super) guardian: Option<Warning>,
+    /// Warnings that the guardian cannot leave the control groups of the daemon, and of interfering threads.
+    pub(super) tried: Vec<Warning>,
 }
 
 impl Examination {
@@ -42,7 +42,7 @@ impl Examination {
     /// Returns the properties of this machine that endanger promises.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         let mut all = self.host.warnings();
-        all.extend(self.guardian.clone());
+        all.extend(self.tried.iter().cloned());
         all
     }
 

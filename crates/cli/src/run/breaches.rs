@@ -1,6 +1,7 @@
 //! Promises that stop being kept during a run.
 
 use crate::output::complain;
+use daemon::interfering::InterferingThread;
 use sched::{EntityId, Instant, Nanos};
 use trace::Event;
 
@@ -17,18 +18,28 @@ pub(crate) struct Breach {
     /// Number of missed periods among the last `of` judged periods, when the promise stopped being kept.
     missed: u64,
     of: u64,
+    /// Threads that ran above all clients when the promise stopped being kept.
+    above: Vec<InterferingThread>,
 }
 
 impl Breach {
     /// Describes the breach in a sentence without a full stop.
     pub(crate) fn in_words(&self) -> String {
-        let Breach { name, from, until, missed, of, .. } = self;
+        let Breach { name, from, until, missed, of, above, .. } = self;
         let until = until.map_or_else(|| "the end".to_string(), |until| until.to_string());
-        format!(
+        let mut words = format!(
             "The promise to {name} was not kept from {from} to {until} of the run: at first, {missed} of the last {of} \
              periods were short"
-        )
+        );
+        if !above.is_empty() {
+            words += &format!(". Threads above all clients then: {}", listed(above));
+        }
+        words
     }
+}
+
+fn listed(threads: &[InterferingThread]) -> String {
+    threads.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The breaches of a run so far.
@@ -39,8 +50,14 @@ pub(crate) struct Breaches {
 
 impl Breaches {
     /// Handles an event of the daemon, `at` after the start of the run, and reports each breach on standard error at
-    /// once. `name` returns the name of an entity.
-    pub(crate) fn hear(&mut self, at: Instant, event: &Event, name: impl Fn(EntityId) -> String) {
+    /// once. `name` returns the name of an entity, and `above` the threads that run above all clients.
+    pub(crate) fn hear(
+        &mut self,
+        at: Instant,
+        event: &Event,
+        name: impl Fn(EntityId) -> String,
+        above: impl FnOnce() -> Vec<InterferingThread>,
+    ) {
         let Event::Kept { entity, kept, missed, of } = *event else { return };
         let at = whole_milliseconds(at.since(Instant::ZERO));
         let name = name(entity);
@@ -50,7 +67,11 @@ impl Breaches {
             open.into_iter().for_each(|breach| breach.until = Some(at));
         } else {
             complain(&format!("{at}: the promise to {name} is not kept: {missed} of the last {of} periods were short"));
-            self.all.push(Breach { name, entity, from: at, until: None, missed, of });
+            let above = above();
+            if !above.is_empty() {
+                complain(&format!("threads above all clients: {}", listed(&above)));
+            }
+            self.all.push(Breach { name, entity, from: at, until: None, missed, of, above });
         }
     }
 }
@@ -62,6 +83,8 @@ fn whole_milliseconds(time: Nanos) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use daemon::interfering::Demand;
+    use sched::CpuSet;
 
     #[test]
     fn a_breach_lasts_until_the_promise_is_kept_again() {
@@ -76,7 +99,10 @@ mod tests {
             (400, kept(first, false)),
         ] {
             let at = Instant::ZERO + Nanos::ms(ms) + Nanos::us(7);
-            breaches.hear(at, &event, |entity| format!("e{}", entity.index()));
+            let demand = Demand::Observed { priority: 99, ppm: 400_000 };
+            let thread = InterferingThread { tid: 7, name: "x".to_string(), demand, cpus: CpuSet::ALL };
+            let above = || if ms == 200 { vec![thread] } else { Vec::new() };
+            breaches.hear(at, &event, |entity| format!("e{}", entity.index()), above);
         }
         let found: Vec<_> =
             breaches.all.iter().map(|breach| (breach.name.as_str(), breach.from, breach.until)).collect();
@@ -85,5 +111,7 @@ mod tests {
         let said = breaches.all.iter().map(Breach::in_words).collect::<Vec<_>>();
         assert!(said[0].starts_with("The promise to e0 was not kept from 100ms to 300ms of the run"), "{said:?}");
         assert!(said[1].contains("to the end of the run"), "{said:?}");
+        let last = "Threads above all clients then: x (thread 7, real-time priority 99, 40.00 % of a CPU)";
+        assert!(said[1].ends_with(last) && said[0].ends_with("were short"), "{said:?}");
     }
 }

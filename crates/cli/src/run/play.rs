@@ -10,12 +10,14 @@ use crate::progress::Progress;
 use daemon::Explanation;
 use daemon::dispatch::{Dismissed, Others, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
+use daemon::interfering::{InterferingThreads, belongs};
 use daemon::live::{Client, News};
 use daemon::processes::{Launcher, Output, RunProcess, Witness};
 use measure::Supply;
 use run::live::{left_to_kernel, merged, relative};
 use sched::{CpuSet, EntityId, Instant, Nanos, Reservation};
 use sys::process::Process;
+use sys::thread::Identity;
 use sys::usage;
 use sys::{clock, thread};
 use trace::{Event, Job, Sink};
@@ -122,6 +124,7 @@ pub(crate) struct Player<'a> {
     lost: u64,
     left: Vec<Dismissed>,
     breaches: Breaches,
+    interfering: InterferingThreads,
     reports_wakeups: bool,
     /// Changes of promises that are not requested yet, the next one last: instant, index of the process, and reservation.
     changes: Vec<(Instant, usize, Reservation)>,
@@ -149,6 +152,7 @@ pub(crate) fn play(front: Option<&Client>, plan: &Plan, what: &str) -> Result<Pl
         lost: 0,
         left: Vec::new(),
         breaches: Breaches::default(),
+        interfering: InterferingThreads::default(),
         reports_wakeups: true,
         changes: plan.changes(),
         refused: Vec::new(),
@@ -337,10 +341,14 @@ impl Player<'_> {
         self.lost += lost;
         self.left.extend(dismissed);
         let begun = self.counted(self.start);
+        let (ends, plan, interfering) = (&self.ends, self.plan, &mut self.interfering);
+        let of_run = self.running.iter().map(|running| running.process.pid());
+        let processes: Vec<u32> = of_run.chain([std::process::id(), front.pid()]).collect();
+        let is_ours = |thread: &Identity| belongs(thread, &processes, front.pid());
         for (at, event) in &events {
-            let (ends, plan) = (&self.ends, self.plan);
             let at = Instant::ZERO + at.saturating_since(begun);
-            self.breaches.hear(at, event, |entity| name_of(ends, plan, entity));
+            let above = || interfering.look(is_ours, clock::sleep);
+            self.breaches.hear(at, event, |entity| name_of(ends, plan, entity), above);
         }
         if let Some(measured) = &mut self.measured {
             let begun = Instant::ZERO + self.start.saturating_since(self.epoch);

@@ -2,6 +2,7 @@
 
 use daemon::Explanation;
 use daemon::dispatch::{Alternatives, NoRoom};
+use daemon::interfering::{self, InterferingThread};
 use serde::Serialize;
 
 /// A run whose promise was refused.
@@ -29,7 +30,26 @@ struct Ways {
     cpus: Option<usize>,
     affinity: Option<String>,
     end_of: Vec<String>,
+    end_of_threads: Vec<u32>,
     held: Vec<Held>,
+    interfering: Vec<Interfering>,
+}
+
+/// A thread of another program that runs above all clients.
+#[derive(Serialize)]
+struct Interfering {
+    tid: u32,
+    name: String,
+    affinity: String,
+    demand: Demand,
+}
+
+/// What an interfering thread may take: a reservation of the kernel, or its observed share of a CPU.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Demand {
+    Reserved { runtime_ns: u64, period_ns: u64 },
+    Observed { priority: u32, share_ppm: u64 },
 }
 
 /// An existing promise on a CPU. `cpu` is `null` if the kernel runs the client on any CPU.
@@ -50,13 +70,27 @@ impl RefusedRun {
             cpus: ways.cpus,
             affinity: ways.affinity.map(|cpus| cpus.to_string()),
             end_of: ways.ends.clone(),
+            end_of_threads: ways.threads.iter().map(|thread| thread.tid).collect(),
             held: room.held().iter().map(Held::of).collect(),
+            interfering: room.interfering().iter().map(Interfering::of).collect(),
         });
         let (reason, remedy) = (why.reason.to_string(), why.remedy.to_string());
         RefusedRun {
             simulated: false,
             refused: RefusedPromise { name: name.to_string(), reason, remedy, alternatives },
         }
+    }
+}
+
+impl Interfering {
+    fn of(thread: &InterferingThread) -> Interfering {
+        let demand = match thread.demand {
+            interfering::Demand::Reserved { runtime, period } => {
+                Demand::Reserved { runtime_ns: runtime.as_ns(), period_ns: period.as_ns() }
+            }
+            interfering::Demand::Observed { priority, ppm } => Demand::Observed { priority, share_ppm: ppm },
+        };
+        Interfering { tid: thread.tid, name: thread.name.clone(), affinity: thread.cpus.to_string(), demand }
     }
 }
 

@@ -50,6 +50,8 @@ impl<K: Kernel> Dispatcher<K> {
             Some(_) => Some(self.create_gang(&request.name, now)?),
             None => None,
         };
+        // The copy of the machine has admitted the change with the time that is withheld for the new periods.
+        self.release_withheld(&affinity, now);
         for &e in &entities {
             self.charge_until_now(e, now);
             self.change(e, GroupId::ROOT, part, now);
@@ -60,6 +62,7 @@ impl<K: Kernel> Dispatcher<K> {
         for e in entities {
             self.begin_adjusted(e, part, now);
         }
+        self.withhold(&affinity, now);
         self.remove_gang_if_empty(gang, now);
         self.settle(None, now);
         Ok(())

@@ -230,8 +230,8 @@ impl<K: Kernel> Dispatcher<K> {
     ) -> Result<Vec<EntityId>, Refusal> {
         let now = self.now();
         let mut entities: Vec<EntityId> = Vec::with_capacity(request.cpus);
-        let mut free = allowed;
         let gang = self.gang_of(request, now)?;
+        let mut free = self.make_way(&allowed, reservation.period, now);
         let group = gang.unwrap_or(GroupId::ROOT);
         let first = reservation.start.unwrap_or(now).max(now);
         let start = |nth: usize| match (gang, request.stagger) {
@@ -243,13 +243,19 @@ impl<K: Kernel> Dispatcher<K> {
         for nth in 0..request.cpus.max(1) {
             let asked = Some(Reservation { start: start(nth), ..reservation });
             let params = Params { reservation: asked, group, affinity: free, ..Params::default() };
-            let attached = self.machine.attach(now, params);
+            let attached = if free.is_empty() {
+                let on = allowed.iter().find(|&cpu| entities.iter().all(|&e| !self.machine.allowed(e).contains(cpu)));
+                Err(Refused::Utilisation { asked: reservation, free_ppm: 0, on })
+            } else {
+                self.machine.attach(now, params)
+            };
             let e = match attached {
                 Ok(e) => e,
                 Err(refused) => {
                     entities.iter().for_each(|&e| self.leave(e, now));
                     self.left.retain(|left| !entities.contains(&left.entity));
                     self.remove_gang_if_empty(gang, now);
+                    self.withhold(&allowed, now);
                     return Err(match refused {
                         Refused::Utilisation { free_ppm, on, .. } => {
                             let request = PromiseRequest { affinity: allowed, ..request.clone() };
@@ -267,6 +273,7 @@ impl<K: Kernel> Dispatcher<K> {
             self.clients.insert(e, Client { gang, records_sleeps: request.records_sleeps, ..client });
             entities.push(e);
         }
+        self.withhold(&allowed, now);
         Ok(entities)
     }
 
@@ -315,7 +322,8 @@ impl<K: Kernel> Dispatcher<K> {
             Others::None | Others::Later => None,
         };
         let (policy, cpus) = (Some((self.policy, self.knobs.clone())), self.machine.topology().cpus);
-        NoRoom { request, gang, own, free, held: held.collect(), cpus, policy }
+        let interfering = self.withheld.threads().to_vec();
+        NoRoom { request, gang, own, free, held: held.collect(), interfering, cpus, policy }
     }
 
     /// Raises a thread and lowers it again, to check the permission before a promise is made.

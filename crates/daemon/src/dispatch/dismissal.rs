@@ -111,6 +111,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.cpus[client.cpu.index()].stop(e);
         self.machine.detach(now, e);
         self.journal.note(now, Event::Detach { entity: e });
+        self.withhold(&CpuSet::one(client.cpu), now);
         self.remove_gang_if_empty(client.gang, now);
         let Client { name, trouble, exception, members, ended, .. } = client;
         self.former.extend(members.into_iter().chain(ended));

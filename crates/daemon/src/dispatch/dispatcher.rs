@@ -7,6 +7,7 @@ use super::journal::Journal;
 use super::leaving::AllLeaving;
 use super::member::{Level, Member, RaiseBy};
 use super::scan::Found;
+use super::withheld::Withheld;
 use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::table::Table;
@@ -68,6 +69,8 @@ pub struct Dispatcher<K: Kernel> {
     /// Whether service is suspended because no guardian is alive.
     pub(super) suspended: bool,
     pub(super) journal: Journal,
+    /// CPU time that is kept free for threads of other programs.
+    pub(super) withheld: Withheld,
     actions: Vec<Action>,
     pub(super) left: Vec<Dismissed>,
     /// Threads of dismissed clients, until [`Dispatcher::take_former`].
@@ -117,6 +120,7 @@ impl<K: Kernel> Dispatcher<K> {
             by,
             suspended: false,
             journal: Journal::new(),
+            withheld: Withheld::default(),
             actions: Vec::with_capacity(64),
             left: Vec::new(),
             former: Vec::new(),

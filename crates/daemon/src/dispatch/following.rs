@@ -217,9 +217,18 @@ impl<K: Kernel> Dispatcher<K> {
         if common.is_empty() {
             return Err("other threads of the process may not run there".to_string());
         }
-        let params = Params { affinity: common, ..*self.machine.params(e) };
-        if let Err(refused) = self.machine.adjust(now, e, params) {
-            return Err(Refusal::Promise(refused).reason().reason.into_owned());
+        let period = self.clients.get(e).map_or(Nanos::ZERO, |client| client.reservation.period);
+        let free = self.make_way(&common, period, now);
+        let params = Params { affinity: free, ..*self.machine.params(e) };
+        let answer = if free.is_empty() {
+            Err("threads of other programs may take the time of these CPUs".to_string())
+        } else {
+            let refused = |refused| Refusal::Promise(refused).reason().reason.into_owned();
+            self.machine.adjust(now, e, params).map_err(refused)
+        };
+        if let Err(why) = answer {
+            self.withhold(&common, now);
+            return Err(why);
         }
         self.journal.note(now, Event::Adjust { entity: e, params: Box::new(params) });
         let to = self.machine.allowed(e).first().unwrap_or(from);
@@ -238,6 +247,7 @@ impl<K: Kernel> Dispatcher<K> {
             client.set_level(Level::Original, &self.kernel, &self.table);
         }
         self.clients.move_to(e, to);
+        self.withhold(&common.iter().chain([from]).collect(), now);
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         client.confined.insert(to);
         client.members.iter_mut().for_each(|member| member.has_awaited_births = false);

@@ -31,6 +31,7 @@ mod dismissal;
 mod dispatcher;
 mod enclosure;
 mod following;
+mod interference;
 mod journal;
 mod kept;
 mod kernel_kept;
@@ -50,6 +51,7 @@ mod share;
 mod siblings;
 mod turn;
 mod upcoming;
+mod withheld;
 
 pub use admit::Admission;
 pub use dispatcher::{Dismissed, Dispatcher};

@@ -2,7 +2,9 @@
 //! promises that fit, and what else would make room.
 
 use super::request::{PromiseRequest, SLICE_LEAST};
+use super::withheld::Withheld;
 use crate::Explanation;
+use crate::interfering::InterferingThread;
 use sched::time::SPAN_MAX;
 use sched::{
     CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, Refused,
@@ -49,6 +51,8 @@ pub struct NoRoom {
     /// Share of a CPU that one more client could reserve, and the CPU. Unit: parts per million.
     pub(super) free: (u64, Option<CpuId>),
     pub(super) held: Vec<HeldPromise>,
+    /// Threads of other programs that run above the clients.
+    pub(super) interfering: Vec<InterferingThread>,
     pub(super) cpus: usize,
     /// Policy that has refused the request, with its knobs. Not part of messages: see [`NoRoom::under`].
     #[serde(skip)]
@@ -75,12 +79,18 @@ pub struct Alternatives {
     pub affinity: Option<CpuSet>,
     /// Names of existing promises. The end of any one of them makes room.
     pub ends: Vec<String>,
+    /// Threads of other programs. The end of any one of them makes room.
+    pub threads: Vec<InterferingThread>,
 }
 
 /// A machine with the existing promises, on which requests are tried.
 struct Trial {
     machine: Machine,
-    held: Vec<EntityId>,
+    /// The entities of the existing promises, in their order; `None`: the promise has ended.
+    held: Vec<Option<EntityId>>,
+    /// CPU and period of each existing promise.
+    periods: Vec<(Option<CpuId>, Nanos)>,
+    withheld: Withheld,
     /// Gangs of the existing promises, and their copies in this machine.
     gangs: BTreeMap<GroupId, GroupId>,
     /// Copy of the gang that requests join.
@@ -92,10 +102,13 @@ impl Trial {
     fn new(room: &NoRoom) -> Option<Trial> {
         let (policy, knobs) = room.policy.as_ref()?;
         let machine = Machine::build(policy, Topology::new(room.cpus), knobs, Kicks::Delivered).ok()?;
-        let mut trial = Trial { machine, held: Vec::new(), gangs: BTreeMap::new(), joined: None };
+        let periods = room.held.iter().map(|held| (held.cpu, held.reservation.period)).collect();
+        let withheld = Withheld::new(room.interfering.clone());
+        let (held, gangs, joined) = (Vec::new(), BTreeMap::new(), None);
+        let mut trial = Trial { machine, held, periods, withheld, gangs, joined };
         for held in &room.held {
             let e = trial.hold(held).ok()?;
-            trial.held.push(e);
+            trial.held.push(Some(e));
         }
         trial.joined = room.gang.and_then(|gang| trial.gangs.get(&gang).copied());
         Some(trial)
@@ -133,8 +146,16 @@ impl Trial {
             None if request.gang => self.create_gang()?,
             None => GroupId::ROOT,
         };
+        let affinity = self.make_way(&request.affinity, reservation);
         for _ in 0..request.cpus.max(1) {
-            let e = match self.attach(reservation, request.affinity.minus(&taken), group) {
+            let free = affinity.minus(&taken);
+            let attached = if free.is_empty() {
+                let on = request.affinity.minus(&taken).first();
+                Err(Refused::Utilisation { asked: reservation, free_ppm: 0, on })
+            } else {
+                self.attach(reservation, free, group)
+            };
+            let e = match attached {
                 Ok(e) => e,
                 Err(refused) => {
                     answer = Err(refused);
@@ -149,10 +170,36 @@ impl Trial {
             entities.push(e);
         }
         entities.into_iter().for_each(|e| self.machine.detach(Instant::ZERO, e));
+        self.withhold_nothing();
         if request.gang && self.joined.is_none() {
             self.machine.remove_group(Instant::ZERO, group).expect("its members have left");
         }
         answer.map(|()| taken)
+    }
+
+    /// Returns the CPUs among `affinity` on which the interfering threads leave room for clients with `reservation` beside
+    /// the existing promises, and withholds the time of these threads there.
+    fn make_way(&mut self, affinity: &CpuSet, reservation: Reservation) -> CpuSet {
+        if self.withheld.is_nothing() {
+            return *affinity;
+        }
+        let cpus = self.machine.topology().all().and(affinity);
+        let fits = |cpu: &CpuId| {
+            let held = self.periods.iter().zip(&self.held);
+            let here = held.filter(|((on, _), e)| *on == Some(*cpu) && e.is_some()).map(|((_, period), _)| *period);
+            let shortest = here.chain([reservation.period]).min();
+            self.withheld.keep(&mut self.machine, *cpu, shortest, Instant::ZERO).is_ok()
+        };
+        cpus.iter().filter(fits).collect()
+    }
+
+    fn withhold_nothing(&mut self) {
+        if self.withheld.is_nothing() {
+            return;
+        }
+        for cpu in self.machine.topology().all().iter() {
+            self.withheld.keep_what_fits(&mut self.machine, cpu, None, Instant::ZERO);
+        }
     }
 
     fn fits(&mut self, request: &PromiseRequest) -> bool {
@@ -163,12 +210,22 @@ impl Trial {
     fn fits_without(&mut self, room: &NoRoom, promise: usize) -> bool {
         let of_promise = |at: &usize| room.held[*at].promise == promise;
         for at in (0..room.held.len()).filter(of_promise) {
-            self.machine.detach(Instant::ZERO, self.held[at]);
+            self.held[at].take().into_iter().for_each(|e| self.machine.detach(Instant::ZERO, e));
         }
         let fits = self.fits(&room.request);
         for at in (0..room.held.len()).filter(of_promise) {
-            self.held[at] = self.hold(&room.held[at]).expect("it was there before");
+            self.held[at] = Some(self.hold(&room.held[at]).expect("it was there before"));
         }
+        fits
+    }
+
+    /// Returns whether the request fits without interfering thread number `at` of `room`.
+    fn fits_without_thread(&mut self, room: &NoRoom, at: usize) -> bool {
+        let mut others = room.interfering.clone();
+        others.remove(at);
+        self.withheld.set_threads(others);
+        let fits = self.fits(&room.request);
+        self.withheld.set_threads(room.interfering.clone());
         fits
     }
 }
@@ -208,6 +265,12 @@ impl NoRoom {
         &self.held
     }
 
+    /// Returns the threads of other programs that run above the clients.
+    #[must_use]
+    pub fn interfering(&self) -> &[InterferingThread] {
+        &self.interfering
+    }
+
     /// Returns the changes that make room for the request.
     #[must_use]
     pub fn alternatives(&self) -> Alternatives {
@@ -235,7 +298,9 @@ impl NoRoom {
         promises.dedup();
         let ends = promises.into_iter().filter(|&promise| trial.fits_without(self, promise));
         let ends = ends.map(|promise| self.name(promise)).collect();
-        Alternatives { slice: slices.map(Nanos::ns), period: periods.map(Nanos::ns), cpus, affinity, ends }
+        let threads = (0..self.interfering.len()).filter(|&at| trial.fits_without_thread(self, at));
+        let threads = threads.map(|at| self.interfering[at].clone()).collect();
+        Alternatives { slice: slices.map(Nanos::ns), period: periods.map(Nanos::ns), cpus, affinity, ends, threads }
     }
 
     /// Returns the name of a promise. The clients of a promise on several CPUs have the name, `/` and a number.
@@ -276,14 +341,30 @@ impl NoRoom {
             let what = if on.is_some() { "this CPU is" } else { "the CPUs are" };
             text += &format!("; {what} promised to {}", list(&words, "and"));
         }
-        text
+        text + &self.above_clients()
+    }
+
+    /// Returns the interfering threads as the end of a sentence.
+    fn above_clients(&self) -> String {
+        let may_run = |thread: &&InterferingThread| self.free.1.is_none_or(|on| thread.cpus.contains(on));
+        let mut threads: Vec<&InterferingThread> = self.interfering.iter().filter(may_run).collect();
+        let period = self.request.per_cpu().map_or(self.request.reservation.period, |each| each.period);
+        threads.sort_by_key(|thread| std::cmp::Reverse(thread.demand.within(period)));
+        let mut words: Vec<String> = threads.iter().take(NAMED_MOST).map(ToString::to_string).collect();
+        match threads.len() {
+            0 => return String::new(),
+            count if count > NAMED_MOST => words.push(format!("{} more threads", count - NAMED_MOST)),
+            _ => {}
+        }
+        let time = threads.iter().fold(Nanos::ZERO, |sum, thread| sum.saturating_add(thread.demand.within(period)));
+        format!("; threads above all clients may take {} of {period}: {}", time.min(period), list(&words, "and"))
     }
 
     /// Returns the reason, and `alternatives` as the remedy.
     #[must_use]
     pub fn explain(&self, alternatives: &Alternatives) -> Explanation {
         let Reservation { period, .. } = self.request.reservation;
-        let Alternatives { slice, period: longer, cpus, affinity, ends } = alternatives;
+        let Alternatives { slice, period: longer, cpus, affinity, ends, threads } = alternatives;
         let uses = [
             slice.map(|slice| format!("at most {slice} every {period}")),
             longer.map(|period| format!("a period of at least {period}")),
@@ -301,6 +382,10 @@ impl NoRoom {
         }
         if !named.is_empty() {
             ways.push(format!("end the promise to {}", list(&named, "or")));
+        }
+        if !threads.is_empty() {
+            let named = threads.iter().take(NAMED_MOST).map(|it| format!("thread {} ({})", it.tid, it.name));
+            ways.push(format!("end {}", list(&named.collect::<Vec<String>>(), "or")));
         }
         if ways.is_empty() {
             ways.push("wait until other promises end".to_string());

@@ -40,7 +40,7 @@ pub struct Found<T> {
 pub struct Scanned<T> {
     /// First thread of the process.
     pub(super) leader: Identity,
-    pub(super) found: Vec<Found<T>>,
+    pub(crate) found: Vec<Found<T>>,
 }
 
 /// Maximum number of threads of a promise. A turn costs time for each thread, so a client with more threads would delay

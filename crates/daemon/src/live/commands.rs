@@ -8,17 +8,19 @@ use super::message::{Command, Message, News, Reply};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::dispatch::{
-    Admission, EVENTS_MOST, Enclosure, PromiseRequest, Refusal, enclose, release_groups, scan_beating, share,
+    Admission, EVENTS_MOST, Enclosure, Found, PromiseRequest, Refusal, enclose, release_groups, scan_beating, share,
 };
+use crate::interfering::{InterferingThreads, belongs};
 use crate::kernel::CpuShare;
 use crate::restore::PATIENCE;
 use crate::table::Beating;
 use sched::{EntityId, Instant, Limit, Nanos};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use sys::event::{Bell, Waiting};
+use sys::thread::Identity;
 use sys::{clock, thread};
 use trace::Event;
 
@@ -44,7 +46,7 @@ pub(super) fn serve(shared: &Shared<'_>, connection: &mut Connection, end: &Bell
     waiting.add(&*connection, COMMAND)?;
     waiting.add(end, REQUEST)?;
     waiting.add(&shared.notification, OVER)?;
-    let commands = Commands { shared, end, last: Cell::new(Instant::NEVER) };
+    let commands = Commands { shared, end, last: Cell::new(Instant::NEVER), interfering: RefCell::default() };
     let epoch = shared.promises(|promises| promises.epoch());
     let mut outcome = connection.send(&Message::Ready { epoch }, || commands.goes_on());
     let mut is_reported = false;
@@ -90,6 +92,7 @@ struct Commands<'a, 'k> {
     end: &'a Bell,
     /// Instant until which commands are answered; [`Instant::NEVER`] before a request for the end.
     last: Cell<Instant>,
+    interfering: RefCell<InterferingThreads>,
 }
 
 impl Commands<'_, '_> {
@@ -177,6 +180,7 @@ impl Commands<'_, '_> {
         // A CPU without an agent cannot serve a client, even if the client may run on that CPU.
         let request = PromiseRequest { affinity: request.affinity.and(&shared.cpus()), ..request.clone() };
         let Shared { kernel, table, .. } = shared;
+        self.find_interfering(scanned.as_ref().map_or(&[], |scanned| &scanned.found[..]));
         let enclosure = match request.reservation.limit {
             Limit::Soft => Enclosure::none(),
             Limit::Hard => {
@@ -206,6 +210,22 @@ impl Commands<'_, '_> {
         at_agent_priority(|| shared.provide_loans(AT_ONCE, beat));
         shared.keeper_bell.ring();
         Ok(entities)
+    }
+
+    /// Finds the threads of other programs that run above the clients, for the admission of the threads `new`.
+    fn find_interfering<T>(&self, new: &[Found<T>]) {
+        let (shared, me) = (self.shared, std::process::id());
+        let front_end = thread::status(me).map_or(me, |status| status.parent);
+        let is_client = |thread: &Identity| {
+            new.iter().any(|it| it.identity == *thread) || at_agent_priority(|| shared.lock().is_member(thread))
+        };
+        let pause = |time: Nanos| {
+            self.beat();
+            clock::sleep(time);
+        };
+        let is_ours = |thread: &Identity| is_client(thread) || belongs(thread, &[me, front_end], me);
+        let found = self.interfering.borrow_mut().look(is_ours, pause);
+        at_agent_priority(|| shared.lock().set_interfering(found));
     }
 
     fn refuse_if_ending(&self) -> Result<(), Refusal> {

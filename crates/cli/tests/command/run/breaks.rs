@@ -29,9 +29,12 @@ fn a_foreign_thread_at_the_highest_priority_breaks_a_promise_and_the_run_says_so
     attributes::set(intruder.pid(), Attributes::raised(99)).unwrap();
     clock::sleep(Nanos::s(2));
     let so_far = live.said("stderr");
+    let named = format!("(thread {}, real-time priority 99, ", intruder.pid());
     intruder.process().kill().unwrap();
     drop(intruder);
     let done = live.done();
+    let above = so_far.lines().find(|line| line.starts_with("threads above all clients: "));
+    assert!(above.is_some_and(|line| line.contains(&named)), "the intruder is named at once: {so_far}");
     let not_kept = format!("the promise to pid {pid} is not kept: ");
     assert!(so_far.contains(&not_kept), "it is said at once: {so_far}");
     assert!(done.stderr.contains(&format!("the promise to pid {pid} is kept again")), "{}", done.stderr);

@@ -16,6 +16,7 @@ mod front_ends;
 mod gangs;
 mod groups;
 mod instants;
+mod interferes;
 mod keeps;
 mod lab;
 mod refuses;
@@ -274,19 +275,32 @@ impl Live {
 
     /// Waits until each thread of `tids` has been raised at least once.
     fn await_raised(&self, tids: &[u32]) {
+        // A thread above all clients counts at admissions, so the test watches only after them.
+        for &tid in tids {
+            let is_recorded = || {
+                let table = self.directory().open_table().ok().flatten();
+                table.is_some_and(|table| table.entries().iter().any(|(_, entry)| entry.thread.tid == tid))
+            };
+            self.await_that(tid, Nanos::ms(1), is_recorded);
+        }
         let _watching = Watching::begin();
         for &tid in tids {
-            let begin = clock::now();
-            while !is_raised(tid) {
-                let said = || self.said("stderr");
-                if self.process.has_ended() {
-                    // The guardian writes its report last.
-                    clock::sleep(PROMISED + Nanos::s(1));
-                    panic!("it has ended before {tid} was raised: {:?}: {}", self.status(), said());
-                }
-                assert!(clock::now() < begin + PATIENCE, "{tid} is not raised but {:?}: {}", Now::of(tid), said());
-                clock::sleep(Nanos::us(300));
+            self.await_that(tid, Nanos::us(300), || is_raised(tid));
+        }
+    }
+
+    /// Waits until thread `tid` is as it is `wanted`, and checks this after every `pause`.
+    fn await_that(&self, tid: u32, pause: Nanos, wanted: impl Fn() -> bool) {
+        let begin = clock::now();
+        while !wanted() {
+            let said = || self.said("stderr");
+            if self.process.has_ended() {
+                // The guardian writes its report last.
+                clock::sleep(PROMISED + Nanos::s(1));
+                panic!("it has ended before {tid} was raised: {:?}: {}", self.status(), said());
             }
+            assert!(clock::now() < begin + PATIENCE, "{tid} is not raised but {:?}: {}", Now::of(tid), said());
+            clock::sleep(pause);
         }
     }
 

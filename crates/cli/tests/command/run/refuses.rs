@@ -11,7 +11,7 @@ use sys::thread;
 
 /// Asserts that the run fails with code 2, with an error that contains `words` and a remedy. Asserts that the command
 /// does not start, and that the run leaves no file except the lock file. Returns the error message.
-fn refused(args: &[&str], words: &[&str]) -> String {
+pub(super) fn refused(args: &[&str], words: &[&str]) -> String {
     let mut live = Live::begin(args);
     let done = live.done();
     assert_said(&done, words);

@@ -204,7 +204,8 @@ impl<K: Kernel> KernelKept<K> {
         let request = PromiseRequest { affinity: all, ..request.clone() };
         let (policy, cpus) = (Some((self.policy, self.knobs.clone())), self.machine.topology().cpus);
         let free: (u64, Option<CpuId>) = (free_ppm, on);
-        Refusal::NoRoom(Box::new(NoRoom { request, gang: None, own: all, free, held: held.collect(), cpus, policy }))
+        let (held, interfering) = (held.collect(), Vec::new());
+        Refusal::NoRoom(Box::new(NoRoom { request, gang: None, own: all, free, held, interfering, cpus, policy }))
     }
 
     /// Begins to restore these threads. The caller of [`Promises::take_leaving`] finds their new children.

@@ -203,7 +203,12 @@ impl Module {
         while let Some(token) = tokens.next() {
             match token {
                 TokenTree::Group(group) => self.mention(&mut group.stream().into_iter().peekable()),
-                TokenTree::Ident(word) if word == "use" && before != '.' => self.import(&[], tokens, false),
+                TokenTree::Ident(word) if word == "use" && before != '.' => {
+                    // `impl Trait + use<…>` names captured parameters.
+                    if !tokens.peek().is_some_and(is_less) {
+                        self.import(&[], tokens, false);
+                    }
+                }
                 // The word is not a field, a method or a lifetime.
                 TokenTree::Ident(word) if !matches!(before, '.' | '\'') => {
                     let names = path(word.to_string(), tokens);
@@ -239,6 +244,10 @@ fn is_joint_colon(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':' && punct.spacing() == Spacing::Joint)
 }
 
+fn is_less(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == '<')
+}
+
 fn is_word(token: &TokenTree, word: &str) -> bool {
     matches!(token, TokenTree::Ident(found) if found == word)
 }
@@ -269,7 +278,7 @@ fn items(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
             }
             continue;
         }
-        let is_use = item.iter().any(|token| is_word(token, "use"));
+        let is_use = item.windows(2).any(|pair| is_word(&pair[0], "use") && !is_less(&pair[1]));
         let ends = match &token {
             TokenTree::Punct(punct) => punct.as_char() == ';',
             TokenTree::Group(group) => group.delimiter() == Delimiter::Brace && !is_use,
@@ -336,6 +345,8 @@ mod tests {
             cycles(&files("pub fn f() { if x { crate::b::d::g() } }", "pub fn g() { use crate::a as z; z::f() }"));
         assert_eq!(mutual, ["a.rs → b/d.rs (g), b/d.rs → a.rs (f)"]);
         // Fields, methods, other crates, lifetimes and macros of the standard library do not count as uses.
+        let captures = "pub fn f() -> impl Sized + use<> { *x(); loop { *y }; crate::b::d::g() }";
+        assert_eq!(cycles(&files(captures, "pub fn g() { crate::a::f() }")), mutual);
         let a = "use std::f as g; pub fn f<'d>(b: &'d B) { b.d.g(); println!(\"crate::b::d::g\"); trace::b::d::g() }";
         assert_eq!(cycles(&files(a, "pub fn g() { super::super::a::f() }")), [""; 0]);
     }

@@ -263,7 +263,7 @@ pub(crate) struct Run {
 }
 
 /// How clients receive their CPU time.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) enum Raising {
     /// By inheritance where it works, otherwise by their attributes
     #[default]
@@ -274,6 +274,17 @@ pub(crate) enum Raising {
     Fifo,
     /// By SCHED_DEADLINE: the kernel serves a process with one thread, or the vCPUs of a VM
     Deadline,
+}
+
+impl From<scenario::Mechanism> for Raising {
+    fn from(mechanism: scenario::Mechanism) -> Raising {
+        match mechanism {
+            scenario::Mechanism::Auto => Raising::Auto,
+            scenario::Mechanism::Inherit => Raising::Inherit,
+            scenario::Mechanism::Fifo => Raising::Fifo,
+            scenario::Mechanism::Deadline => Raising::Deadline,
+        }
+    }
 }
 
 #[derive(Args, Debug)]

@@ -6,6 +6,7 @@ use crate::output;
 use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan;
+use crate::run::terms::RunTerms;
 use report::{Report, Widths, compared, short, side_by_side};
 use run::{Choice, Observers, Run};
 
@@ -15,8 +16,8 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         scenario.length = input::duration::length(length)?;
     }
     let plan = plan::from_scenario(&scenario, args.json)?;
-    let terms = plan::terms(Raising::Auto)?;
-    let played = keep(&terms.setup(plan::directory(None)?), &plan)?;
+    let terms = RunTerms::of(&plan, Raising::Auto)?;
+    let played = keep(&plan, &terms)?;
     if played.interrupted {
         return Err(anyhow::anyhow!("interrupted").into());
     }
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     // The simulated host has the topology of this host, and the length is the real duration of the live run. In both
     // runs, entities without a promise receive the remaining time.
     (scenario.host, scenario.length) = (plan::host(), kept.description.length);
-    let run = Run::new(scenario.clone(), Choice::new(terms.policy, terms.predicting()));
+    let run = Run::new(scenario.clone(), Choice::new(terms.first().policy, terms.first().predicting()));
     let predicted = run.play(Observers::none()).map(Report::of)?;
     let compared = compared(&predicted, &kept.report);
     if args.json {

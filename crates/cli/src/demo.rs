@@ -9,15 +9,15 @@ mod switches;
 use crate::args::{Demo, Raising};
 use crate::failure::Failure;
 use crate::output;
-use crate::run::plan;
+use crate::run::terms::on_this_host;
 use daemon::Explanation;
 
 pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
     if args.simulated {
         return simulated::run(args, &Explanation::new("as requested", ""));
     }
-    match plan::terms(Raising::Auto).and_then(|terms| live::is_possible().map(|()| terms)) {
-        Ok(terms) => live::run(args, &terms),
+    match on_this_host(Raising::Auto).and_then(|_| live::is_possible()) {
+        Ok(()) => live::run(args),
         Err(Failure::Usage(report)) => {
             let why =
                 Explanation::new(report.to_string(), report.help().map(|help| help.to_string()).unwrap_or_default());

@@ -10,6 +10,7 @@ use crate::directory::Directory;
 use crate::host_profile::Warning;
 use crate::interfering::{InterferingThreads, belongs};
 use crate::kernel::priority;
+use crate::table::Table;
 pub use groups::clean_up;
 pub use measurement::{Delivered, LENGTH_LEAST, Measurement};
 pub use mechanism::Mechanism;
@@ -40,7 +41,10 @@ pub fn warn_of_guardian() -> Option<Warning> {
 #[must_use]
 pub fn warn_of_interfering() -> Option<Warning> {
     let core = Directory::dispatcher();
-    let is_ours = |thread: &Identity| core.is_some_and(|core| belongs(thread, &[core], core));
+    let table = Directory::usual().ok().and_then(|directory| directory.open_table().ok().flatten());
+    let clients: Vec<Identity> = table.iter().flat_map(Table::entries).map(|(_, entry)| entry.thread).collect();
+    let is_ours =
+        |thread: &Identity| clients.contains(thread) || core.is_some_and(|core| belongs(thread, &[core], core));
     let threads = InterferingThreads::default().look(is_ours, clock::sleep);
     if threads.is_empty() {
         return None;
@@ -48,7 +52,7 @@ pub fn warn_of_interfering() -> Option<Warning> {
     let named = threads.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let why = format!("threads of other programs run above all clients, and a promise leaves their time free: {named}");
     let highest = priority::AMONG_OTHERS - 1;
-    let remedy = format!("give such a thread at most real-time priority {highest}, or CPUs without promises");
+    let remedy = format!("end such a thread, or give it at most real-time priority {highest}");
     Some(Warning { about: "interfering threads", reason: Explanation::new(why, remedy) })
 }
 

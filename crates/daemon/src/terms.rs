@@ -6,7 +6,7 @@ use crate::dispatch::{KeptBy, RaiseBy};
 use crate::doctor::{Measurement, Mechanism};
 use crate::guardian::this_program;
 use crate::host_profile::HostProfile;
-use crate::live::Setup;
+use crate::live::{AdmissionPolicy, Setup};
 use sched::{Descriptor, Knobs};
 use sys::realtime::Bandwidth;
 
@@ -121,16 +121,32 @@ impl Terms {
         Ok(Terms { policy, knobs, promised: 100 - reserve, throttling, fair_server, how })
     }
 
-    /// Returns the parameters of a daemon that makes promises on these terms, with its table in `directory`.
+    /// Returns what keeps promises on these terms.
     #[must_use]
-    pub fn setup(&self, directory: Directory) -> Setup {
-        let by = match self.how {
+    pub fn by(&self) -> KeptBy {
+        match self.how {
             How::Inheritance(_) => KeptBy::Dispatcher(RaiseBy::Inheritance),
             How::Attributes(_) => KeptBy::Dispatcher(RaiseBy::Attributes),
             How::Deadline => KeptBy::Kernel,
-        };
+        }
+    }
+
+    /// Returns the parameters of a daemon that makes promises on all these terms, with its table in `directory`. Promises by
+    /// turns share the largest reserve.
+    #[must_use]
+    pub fn setup<'t>(all: impl IntoIterator<Item = &'t Terms>, directory: Directory) -> Setup {
         let executable = this_program().to_path_buf();
-        Setup { directory, executable, policy: self.policy, knobs: self.knobs.clone(), by, fault: None }
+        let mut setup = Setup { directory, executable, turns: None, reservations: None, fault: None };
+        for terms in all {
+            let admission = AdmissionPolicy { policy: terms.policy, knobs: terms.knobs.clone() };
+            let reserve = |admission: &AdmissionPolicy| admission.knobs.get("reserve");
+            match terms.by() {
+                KeptBy::Kernel => setup.reservations = Some(admission),
+                KeptBy::Dispatcher(_) if setup.turns.as_ref().is_some_and(|it| reserve(it) > reserve(&admission)) => {}
+                KeptBy::Dispatcher(_) => setup.turns = Some(admission),
+            }
+        }
+        setup
     }
 
     /// Returns the knobs for a simulation of a live run. In the simulation, a client with a soft limit that has used up
@@ -155,13 +171,22 @@ impl Terms {
                 (Mechanism::Inheritance, why)
             }
             How::Attributes(why) => (Mechanism::Fifo, why.reason.to_string()),
-            How::Deadline => (Mechanism::Deadline, "requested by `--mechanism deadline`".to_string()),
+            How::Deadline => (Mechanism::Deadline, "as requested".to_string()),
         }
     }
 
-    /// Returns the terms as sentences for users.
+    /// Returns the terms of a run as sentences for users. With several mechanisms, the report has the mechanism of each
+    /// client, so these sentences only have the common limit.
     #[must_use]
-    pub fn in_words(&self) -> String {
+    pub fn in_words(all: &[&Terms]) -> String {
+        match all {
+            [only] => format!("{} {}", only.limits(), only.raising()),
+            all => all.iter().min_by_key(|terms| terms.promised).map_or(String::new(), |terms| terms.limits()),
+        }
+    }
+
+    /// Returns a sentence about the share of the CPUs that may be promised.
+    fn limits(&self) -> String {
         let of = |bandwidth: &Bandwidth| {
             let Bandwidth { runtime, period } = bandwidth;
             runtime.map_or("all".to_string(), |runtime| format!("{runtime} in every {period}"))
@@ -175,8 +200,12 @@ impl Terms {
         if let Some(server) = &self.fair_server {
             text += &format!(" and keeps {} for ordinary threads", of(server));
         }
-        text += ". ";
-        text + &match &self.how {
+        text + "."
+    }
+
+    /// Returns a sentence about the attributes of clients.
+    fn raising(&self) -> String {
+        match &self.how {
             How::Inheritance(_) => "Clients inherit their priority from Tactus, and keep their own scheduling attributes unless a warning says \
                      otherwise."
                 .to_string(),
@@ -193,6 +222,10 @@ mod tests {
     use sched::Nanos;
     use sys::realtime::GroupRuntime;
 
+    fn in_words(terms: &Terms) -> String {
+        Terms::in_words(&[terms])
+    }
+
     fn terms(host: &HostProfile) -> Result<Terms, Explanation> {
         Terms::on(host, policies::find(POLICY).expect("it is registered"), Ok(()), None)
     }
@@ -206,18 +239,18 @@ mod tests {
             let terms = terms(&host).unwrap();
             assert_eq!(terms.knobs.get("reserve"), reserve, "{throttling_ms} ms, {fair_ms} ms");
             let said = format!("at most {} % of each CPU; {reserve} % stays free", 100 - reserve);
-            assert!(terms.in_words().contains(&said), "{}", terms.in_words());
+            assert!(in_words(&terms).contains(&said), "{}", in_words(&terms));
         }
     }
 
     #[test]
     fn the_terms_name_what_the_kernel_leaves_and_keeps() {
         let mut host = plain();
-        let said = terms(&host).unwrap().in_words();
+        let said = in_words(&terms(&host).unwrap());
         assert!(said.contains("threads 950ms in every 1s and keeps 50ms in every 1s for ordinary threads. "), "{said}");
         host.realtime.throttling.runtime = None;
         host.realtime.fair_servers = Ok(Vec::new());
-        let said = terms(&host).unwrap().in_words();
+        let said = in_words(&terms(&host).unwrap());
         assert!(said.contains("The kernel leaves real-time threads all. "), "{said}");
     }
 
@@ -227,34 +260,33 @@ mod tests {
         let of = |inheritance| {
             Terms::on(&host, policies::find(POLICY).expect("it is registered"), inheritance, None).unwrap()
         };
-        let setup = |terms: &Terms| terms.setup(Directory::at("/nowhere")).by;
         let inherits = of(Ok(()));
-        assert_eq!(setup(&inherits), KeptBy::Dispatcher(RaiseBy::Inheritance));
+        assert_eq!(inherits.by(), KeptBy::Dispatcher(RaiseBy::Inheritance));
         assert!(
-            inherits.in_words().ends_with("attributes unless a warning says otherwise."),
+            in_words(&inherits).ends_with("attributes unless a warning says otherwise."),
             "{}",
-            inherits.in_words()
+            in_words(&inherits)
         );
         let sets = of(Err(Explanation::new("this kernel has no PI futexes", "")));
-        assert_eq!(setup(&sets), KeptBy::Dispatcher(RaiseBy::Attributes));
+        assert_eq!(sets.by(), KeptBy::Dispatcher(RaiseBy::Attributes));
         assert_eq!(inherits.mechanism().0, Mechanism::Inheritance);
         assert_eq!(sets.mechanism(), (Mechanism::Fifo, "this kernel has no PI futexes".to_string()));
         assert!(
-            sets.in_words().ends_with("attributes of clients: this kernel has no PI futexes."),
+            in_words(&sets).ends_with("attributes of clients: this kernel has no PI futexes."),
             "{}",
-            sets.in_words()
+            in_words(&sets)
         );
     }
 
     #[test]
     fn the_kernel_keeps_promises_with_the_same_reserve_on_all_cpus_together() {
         let terms = Terms::by_deadline(&plain(), policies::find(DEADLINE_POLICY).expect("it is registered")).unwrap();
-        assert_eq!(terms.setup(Directory::at("/nowhere")).by, KeptBy::Kernel);
+        assert_eq!(terms.by(), KeptBy::Kernel);
         assert_eq!(terms.knobs.get("reserve"), 10);
         let placement = terms.knobs.iter().find(|(knob, _)| knob.name == "placement");
         assert_eq!(placement.map(|(knob, value)| knob.show(value)).as_deref(), Some("global"));
-        assert!(terms.in_words().contains("at most 90 % of each CPU"), "{}", terms.in_words());
-        assert!(terms.in_words().ends_with("by SCHED_DEADLINE: the slice of a thread is also its limit."));
+        assert!(in_words(&terms).contains("at most 90 % of each CPU"), "{}", in_words(&terms));
+        assert!(in_words(&terms).ends_with("by SCHED_DEADLINE: the slice of a thread is also its limit."));
     }
 
     #[test]

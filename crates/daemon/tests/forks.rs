@@ -1,8 +1,8 @@
 //! Tests of forks that begin before the forking thread is restored and end afterwards, on a simulated host.
 
 use daemon::dispatch::{
-    Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, enclose, find, release_groups,
-    scan, scan_beating,
+    Dispatcher, Enclosure, KeptBy, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, enclose, find,
+    release_groups, scan, scan_beating,
 };
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore, restore_beating};
@@ -70,11 +70,10 @@ impl Scene {
     }
 
     /// Returns a dispatcher, and a request for a tenth of a CPU.
-    fn dispatcher(&self, by: RaiseBy) -> (Dispatcher<Caller>, PromiseRequest) {
+    fn dispatcher(&self) -> (Dispatcher<Caller>, PromiseRequest) {
         let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
         let table = Arc::clone(&self.table);
-        let dispatcher =
-            Dispatcher::new(self.daemon.clone(), table, policy, &daemon::terms::knobs(policy), 2, by).unwrap();
+        let dispatcher = Dispatcher::new(self.daemon.clone(), table, policy, &daemon::terms::knobs(policy), 2).unwrap();
         let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
         (dispatcher, PromiseRequest { affinity: CpuSet::one(CPU), ..PromiseRequest::new("client", reservation) })
     }
@@ -183,11 +182,12 @@ fn a_dismissed_client_stays_in_the_table_until_it_cannot_be_in_a_fork() {
         knobs.set_word(name, value).unwrap();
     }
     let table = Arc::clone(&scene.table);
-    let mut dispatcher = Dispatcher::new(scene.daemon.clone(), table, policy, &knobs, 2, RaiseBy::Attributes).unwrap();
+    let mut dispatcher = Dispatcher::new(scene.daemon.clone(), table, policy, &knobs, 2).unwrap();
     let client = scene.begin(WAS, Workload::Hog);
     let before: Setting = scene.host.world().setting(client).unwrap();
     let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(10));
-    let request = PromiseRequest { affinity: CpuSet::one(CPU), ..PromiseRequest::new("client", reservation) };
+    let by = KeptBy::Dispatcher(RaiseBy::Attributes);
+    let request = PromiseRequest { by, affinity: CpuSet::one(CPU), ..PromiseRequest::new("client", reservation) };
     let (entities, _) = dispatcher.admit(&request, client, &[scene.daemon.pid()]).unwrap();
     let _ = dispatcher.turn(CPU, Signals::default());
     while scene.host.world().running(CPU) != Some(client) {
@@ -222,7 +222,7 @@ fn a_promise_is_made_to_the_processes_of_an_earlier_scan() {
     let scanned = scan(&scene.daemon, client);
     assert!(scanned.is_some() && scan(&scene.daemon, 1_999).is_none());
     let child = scene.host.world_mut().fork(client, Workload::Hog).expect("numbers are free");
-    let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
+    let (mut dispatcher, request) = scene.dispatcher();
     let admission = dispatcher.admit_scanned(&request, client, &ours, scanned, Enclosure::none()).unwrap();
     assert!(dispatcher.known().is_empty(), "the keeper scans once the threads of the earlier scan are adopted");
     while dispatcher.adopt_further(admission.tree, 1).unwrap().is_some() {}
@@ -237,7 +237,7 @@ fn a_promise_is_made_to_the_processes_of_an_earlier_scan() {
     let scene = Scene::new();
     let other = scene.begin(WAS, Workload::Hog);
     let client = scene.begin(WAS, Workload::Hog);
-    let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
+    let (mut dispatcher, request) = scene.dispatcher();
     dispatcher.admit_scanned(&request, client, &ours, scan(&scene.daemon, other), Enclosure::none()).unwrap();
     assert_eq!(scene.table.entries()[0].1.thread.tid, client);
 }
@@ -282,7 +282,7 @@ fn the_threads_of_an_admission_are_adopted_even_if_one_of_its_clients_is_dismiss
         for _ in 1..THREADS {
             scene.host.world_mut().clone_thread(client, Workload::Hog).expect("numbers are free");
         }
-        let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
+        let (mut dispatcher, request) = scene.dispatcher();
         let request = PromiseRequest { affinity: CpuSet::ALL, cpus: 2, ..request };
         let ours = [scene.daemon.pid()];
         let scanned = scan(&scene.daemon, client);
@@ -312,7 +312,7 @@ fn a_process_with_too_many_threads_is_refused_and_a_client_that_gets_too_many_is
         }
     };
     begin(THREADS_MOST);
-    let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
+    let (mut dispatcher, request) = scene.dispatcher();
     let refused = dispatcher.admit(&request, client, &ours);
     assert!(matches!(refused, Err(Refusal::TooManyThreads { most: THREADS_MOST })), "{refused:?}");
     assert!(scene.table.entries().is_empty() && scene.is_as_before());

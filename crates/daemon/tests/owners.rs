@@ -1,6 +1,6 @@
 //! A process of another user is neither served nor restored, even if the kernel would permit its changes.
 
-use daemon::dispatch::{Dispatcher, PromiseRequest, RaiseBy, Refusal};
+use daemon::dispatch::{Dispatcher, PromiseRequest, Refusal};
 use daemon::kernel::Kernel;
 use daemon::restore::{End, restore_at_once};
 use daemon::table::{Entry, Original, Table};
@@ -22,7 +22,7 @@ fn admit(host: &SimulatedKernel, daemon: &Caller, pid: u32) -> Result<(), Refusa
     let table = Arc::new(Table::create(Box::new(daemon.map(&memory)), "boot", me));
     let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
     let cpus = host.world().cpus().len();
-    let made = Dispatcher::new(daemon.clone(), table, policy, &terms::knobs(policy), cpus, RaiseBy::Inheritance);
+    let made = Dispatcher::new(daemon.clone(), table, policy, &terms::knobs(policy), cpus);
     let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
     let request = PromiseRequest::new("client", reservation);
     made.unwrap().admit(&request, pid, &[daemon.pid()]).map(drop)

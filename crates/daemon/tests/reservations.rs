@@ -1,7 +1,7 @@
 //! Promises that the kernel keeps by SCHED_DEADLINE, on a simulated host.
 
 use daemon::Explanation;
-use daemon::dispatch::{KernelKept, PromiseRequest, Promises, Refusal};
+use daemon::dispatch::{KernelKept, PromiseRequest, Promises, Refusal, scan};
 use daemon::kernel::Kernel;
 use daemon::restore::restore;
 use daemon::table::{Reserved, Table};
@@ -42,7 +42,7 @@ impl Scene {
         let policy = policies::find(daemon::terms::DEADLINE_POLICY).expect("it is registered");
         let mut knobs = policy.defaults();
         knobs.set_word("placement", "global").unwrap();
-        let kept = KernelKept::new(daemon.clone(), Arc::clone(&table), policy, &knobs, cpus).unwrap();
+        let kept = KernelKept::new(daemon.clone(), Arc::clone(&table), policy, &knobs, cpus, daemon.now()).unwrap();
         Scene { host, daemon, memory, table, kept, warnings: Vec::new() }
     }
 
@@ -68,7 +68,11 @@ impl Scene {
     fn pass(&mut self, time: Nanos) {
         let end = self.host.world().now() + time;
         while self.host.world().now() < end {
-            let (next, warnings) = self.kept.observe(true);
+            for (promise, root) in self.kept.trees() {
+                let scanned = scan(&self.daemon, root);
+                scanned.iter().for_each(|scanned| self.kept.adopt(promise, scanned));
+            }
+            let (next, warnings) = self.kept.observe();
             self.warnings.extend(warnings);
             let step = next.min(end).max(self.host.world().now() + Nanos::us(1));
             assert_eq!(self.host.run_until(step), None, "no actor has a turn");

@@ -1,6 +1,6 @@
 //! A refused promise names the nearest promises that fit. Each of them is admitted, and one unit more is refused.
 
-use daemon::dispatch::{Dispatcher, NoRoom, PromiseRequest, RaiseBy, Refusal, SLICE_LEAST};
+use daemon::dispatch::{Dispatcher, NoRoom, PromiseRequest, Refusal, SLICE_LEAST};
 use daemon::interfering::{Demand, InterferingThread};
 use daemon::table::Table;
 use daemon::terms;
@@ -29,7 +29,7 @@ impl Scene {
         let table = Arc::new(Table::create(Box::new(daemon.map(&memory)), "boot", me));
         let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
         let knobs = terms::knobs(policy);
-        let dispatcher = Dispatcher::new(daemon.clone(), table, policy, &knobs, cpus, RaiseBy::Inheritance).unwrap();
+        let dispatcher = Dispatcher::new(daemon.clone(), table, policy, &knobs, cpus).unwrap();
         Scene { host, daemon, dispatcher }
     }
 
@@ -146,7 +146,7 @@ fn interfering(number: &mut dyn FnMut(u64) -> u64, cpus: usize) -> Vec<Interferi
         let period = Nanos::us(100 + number(20_000));
         let runtime = period.scale(1 + number(300), 1_000);
         let demand = match number(2) {
-            0 => Demand::Reserved { runtime, period },
+            0 => Demand::Reserved { runtime, period, overrun: Nanos::ZERO },
             _ => Demand::Observed { priority: 99, ppm: number(300_000) },
         };
         let cpus = if number(2) == 0 { CpuSet::ALL } else { CpuSet::one(CpuId::new(number(cpus as u64) as usize)) };
@@ -226,7 +226,7 @@ fn a_refusal_names_the_threads_above_all_clients() {
     let jack = InterferingThread {
         tid: 4711,
         name: "jackd".to_string(),
-        demand: Demand::Reserved { runtime: Nanos::ms(2), period: Nanos::ms(20) },
+        demand: Demand::Reserved { runtime: Nanos::ms(2), period: Nanos::ms(20), overrun: Nanos::ZERO },
         cpus: CpuSet::ALL,
     };
     let cluster = InterferingThread {
@@ -262,7 +262,7 @@ fn a_refusal_names_the_threads_above_all_clients() {
 #[test]
 fn a_promise_that_is_changed_moved_or_ended_leaves_the_right_time_beside_interfering_threads() {
     let mut scene = Scene::new(1);
-    let demand = Demand::Reserved { runtime: Nanos::ms(1), period: Nanos::ms(10) };
+    let demand = Demand::Reserved { runtime: Nanos::ms(1), period: Nanos::ms(10), overrun: Nanos::ZERO };
     let threads = vec![InterferingThread { tid: 1, name: "one".to_string(), demand, cpus: CpuSet::ALL }];
     scene.dispatcher.set_interfering(threads.clone());
     let all = CpuSet::first_n(1);
@@ -279,7 +279,11 @@ fn a_promise_that_is_changed_moved_or_ended_leaves_the_right_time_beside_interfe
     let many = (1..20).map(|tid| InterferingThread { tid, ..threads[0].clone() });
     scene.dispatcher.set_interfering(many.collect());
     scene.assert_does_not_fit(&request("new", Nanos::us(10), Nanos::ms(100), 1, all));
+    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(51), Nanos::ms(100)).0.is_err());
+    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(49), Nanos::ms(100)).0.is_ok(), "a smaller promise fits");
+    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(50), Nanos::ms(100)).0.is_err());
     scene.dispatcher.set_interfering(Vec::new());
+    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(50), Nanos::ms(100)).0.is_ok());
     scene.assert_fits(&request("new", Nanos::ms(40), Nanos::ms(100), 1, all));
     scene.dismiss(&long);
     scene.dispatcher.set_interfering(threads);
@@ -321,6 +325,25 @@ fn a_refusal_names_the_holders_of_the_cpu_and_all_ways_out() {
     assert_eq!((ways.slice, ways.cpus, ways.ends), (Some(Nanos::ms(4)), None, Vec::<String>::new()));
     let ways = no_room(scene.admit(&request("new", Nanos::ms(5), Nanos::ms(10), 2, both))).alternatives();
     assert_eq!(ways.ends, ["web", "db", "wide"]);
+}
+
+#[test]
+fn reserved_threads_without_room_beside_the_clients_are_refused_and_change_nothing() {
+    let mut scene = Scene::new(2);
+    let second = CpuSet::one(CpuId::new(1));
+    scene.admit(&request("web", Nanos::ms(7), Nanos::ms(10), 1, second)).unwrap();
+    let thread = |runtime| InterferingThread {
+        tid: 1,
+        name: "vm".to_string(),
+        demand: Demand::Reserved { runtime, period: Nanos::ms(10), overrun: Nanos::ZERO },
+        cpus: CpuSet::ALL,
+    };
+    // The thread takes up to u + u (2 - u / 10) ms of 10 ms, and 2 ms are left.
+    let refused = scene.dispatcher.admit_interfering(vec![thread(Nanos::ms(1))]).unwrap_err().reason();
+    assert!(refused.reason.contains("those of CPU 1 (web) leave too little time"), "{refused}");
+    scene.assert_fits(&request("new", Nanos::ms(2), Nanos::ms(10), 1, second));
+    assert!(scene.dispatcher.admit_interfering(vec![thread(Nanos::us(600))]).is_ok());
+    scene.assert_does_not_fit(&request("new", Nanos::ms(1), Nanos::ms(10), 1, second));
 }
 
 #[test]

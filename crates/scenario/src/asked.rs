@@ -1,8 +1,8 @@
 //! The requests of members (VMs and tasks): parameters, reservations and real processes, and the checks that compare
 //! them.
 
-use super::Real;
 use super::tables::MemberTable;
+use super::{Mechanism, Real};
 use input::problem::{Findings, Problem, Wrong};
 use input::source::Placed;
 use sched::{Instant, Limit, Nanos, Params, Refused, Reservation, Topology};
@@ -14,6 +14,7 @@ pub(super) struct Asked {
     pub(super) params: Params,
     pub(super) changes: Vec<(Instant, Reservation)>,
     pub(super) real: Option<Placed<Real>>,
+    pub(super) mechanism: Option<Mechanism>,
     /// Time between the starts of the first periods of two consecutive vCPUs; zero: the policy sets the starts.
     pub(super) stagger: Nanos,
 }
@@ -62,14 +63,15 @@ impl Asked {
             arrival: Instant::ZERO + came,
             leaves: member.leaves.value().map(|leaves| Instant::ZERO + leaves),
             real: real(member, findings),
+            mechanism: member.mechanism.value(),
             stagger: stagger(member, findings),
             params: Params { affinity: affinity.map_or(params.affinity, |affinity| affinity.value), ..params },
         })
     }
 }
 
-/// Returns the reservation of a member. A slice requires a period, and a period requires a slice. Deadline, start and
-/// limit require both.
+/// Returns the reservation of a member. A slice requires a period, and a period requires a slice. Deadline, start,
+/// limit, stagger and mechanism require both.
 fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Findings) -> Option<Reservation> {
     let pairs =
         [(&member.slice, &member.period, "slice", "period"), (&member.period, &member.slice, "period", "slice")];
@@ -86,6 +88,7 @@ fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Fin
             (member.start.at(), "start"),
             (member.limit.at(), "limit"),
             (member.stagger.at(), "stagger"),
+            (member.mechanism.at(), "mechanism"),
         ];
         for (given, what) in parts {
             if let Some(at) = given {

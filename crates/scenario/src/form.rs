@@ -2,7 +2,7 @@
 
 pub(super) use input::form::*;
 
-use super::HOSTS_MAX;
+use super::{HOSTS_MAX, Mechanism};
 use input::duration;
 use input::problem::{Wrong, quoted, right_instead};
 use sched::id::CPUS_MAX;
@@ -164,6 +164,17 @@ pub(super) fn command(value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
 /// Reads a pid.
 pub(super) fn pid(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("pid", value, 1..=PID_MAX, ", the number of a process that runs")
+}
+
+/// Reads the mechanism of a live promise.
+pub(super) fn mechanism(value: &DeValue<'_>) -> Result<Mechanism, Wrong> {
+    let words = [
+        ("auto", Mechanism::Auto),
+        ("inherit", Mechanism::Inherit),
+        ("fifo", Mechanism::Fifo),
+        ("deadline", Mechanism::Deadline),
+    ];
+    word("mechanism", value, &words, "\"auto\", \"inherit\", \"fifo\" or \"deadline\"")
 }
 
 /// Reads the kind of the guest's spin locks: ticket, unfair or paravirtual.

@@ -187,7 +187,7 @@ impl Checked {
                 (self.groups[self.groups.len() - 1].name.clone(), Some(self.groups.len() - 1))
             }
         };
-        let Asked { arrival, leaves, params, changes, real, stagger } = asked;
+        let Asked { arrival, leaves, params, changes, real, mechanism, stagger } = asked;
         let workload = match made {
             Made::Application { application, reach, duration, metric, place } => {
                 let ends = duration.map(|duration| arrival.saturating_add(duration));
@@ -224,6 +224,7 @@ impl Checked {
                 switch,
                 real,
                 real_place,
+                mechanism,
                 place,
             }
         };

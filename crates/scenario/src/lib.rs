@@ -20,6 +20,7 @@ mod kind;
 mod level;
 mod limits;
 mod manager;
+mod mechanism;
 mod network;
 mod policy;
 pub mod rtapp;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 
 pub use coordination::CoordinationPlaces;
 pub use limits::{GROUP_DEPTH_MAX, HOSTS_MAX, SCENARIO_ENTITIES_MAX};
+pub use mechanism::Mechanism;
 pub use samples::{SAMPLES_MAX, SampledAt, SamplesSpec};
 pub use sim::{Costs, JobEnd, Periodic, Workload};
 pub use spec::{AppSpec, EntitySpec, Group, GuestSpec, ManagerSpec, PolicyChoice, Real, Scenario, Target};

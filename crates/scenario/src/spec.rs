@@ -1,5 +1,6 @@
 //! [`Scenario`] and its parts, after all checks.
 
+use crate::Mechanism;
 use crate::coordination::CoordinationPlaces;
 use crate::devices::{DiskSpec, Drivers, NetworkSpec, thread_of};
 use crate::samples::SamplesSpec;
@@ -119,6 +120,8 @@ pub struct EntitySpec {
     pub real: Option<Real>,
     /// Span of the command or pid. `Span::default()` for a worker.
     pub real_place: Span,
+    /// How a live run keeps the promise. `None`: as the run requests.
+    pub mechanism: Option<Mechanism>,
     /// Span of the request: the slice, else the name, else the table.
     pub place: Span,
 }

@@ -1,5 +1,6 @@
 //! The tables of groups, VMs, tasks and guests, before the checks between values.
 
+use super::Mechanism;
 use super::coordination::CoordinationPlaces;
 use super::form;
 use super::kind::Kind;
@@ -47,6 +48,7 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "host",
     "command",
     "pid",
+    "mechanism",
     "guest",
     "group",
     "task",
@@ -74,13 +76,14 @@ pub(crate) const TASK_KEYS: &[&str] = &[
     "host",
     "command",
     "pid",
+    "mechanism",
 ];
 /// Keys of `[[vm.change]]`.
 pub(crate) const CHANGE_KEYS: &[&str] = &["at", "slice", "period"];
 /// Keys of `warp`.
 pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
 /// Keys of a guest's `[[vm.task]]`: the keys of `[[task]]` without the host and without the keys of a real process.
-pub(crate) const GUEST_TASK_KEYS: &[&str] = TASK_KEYS.split_at(TASK_KEYS.len() - 3).0;
+pub(crate) const GUEST_TASK_KEYS: &[&str] = TASK_KEYS.split_at(TASK_KEYS.len() - 4).0;
 
 /// Keys of `[[task]]`, and remedies for keys of other tables.
 pub(super) const TASK_FORM: TableForm<'static> =
@@ -103,7 +106,7 @@ fn task_elsewhere(key: &str) -> Option<&'static str> {
 
 fn guest_task_elsewhere(key: &str) -> Option<&'static str> {
     match key {
-        "command" | "pid" => Some("use a workload: a guest's tasks are simulated"),
+        "command" | "pid" | "mechanism" => Some("use a workload: a guest's tasks are simulated"),
         "cap" | "quota" => Some("use a [[vm.group]] with it, which is the task's parent"),
         _ => None,
     }
@@ -111,9 +114,8 @@ fn guest_task_elsewhere(key: &str) -> Option<&'static str> {
 
 fn group_elsewhere(key: &str) -> Option<&'static str> {
     match key {
-        "slice" | "period" | "affinity" | "class" | "workload" | "command" | "pid" | "arrival" | "leaves" => {
-            Some("use a [[vm]] or [[task]] with it, whose parent is the group")
-        }
+        "slice" | "period" | "affinity" | "class" | "workload" | "command" | "pid" | "mechanism" | "arrival"
+        | "leaves" => Some("use a [[vm]] or [[task]] with it, whose parent is the group"),
         _ => None,
     }
 }
@@ -166,6 +168,7 @@ pub(super) struct MemberTable {
     pub(super) work: Given<Work>,
     pub(super) command: Given<Vec<String>>,
     pub(super) pid: Given<u32>,
+    pub(super) mechanism: Given<Mechanism>,
     /// Guest of a VM, if the VM has one.
     pub(super) guest: Option<GuestTable>,
 }
@@ -287,6 +290,7 @@ impl MemberTable {
             },
             command,
             pid,
+            mechanism: table.read("mechanism", form::mechanism, findings),
             guest,
         }
     }

@@ -43,6 +43,7 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, length: Nanos) -> Scena
         switch: None,
         real: None,
         real_place: Span::default(),
+        mechanism: None,
         place: Span::default(),
     };
     let bare = Scenario::bare(name, Topology::new(cpus), length);

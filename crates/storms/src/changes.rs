@@ -65,7 +65,7 @@ fn interfering(dice: &mut Dice) -> Vec<InterferingThread> {
     let thread = |tid: u64| {
         let period = dice.between(Nanos::us(100), Nanos::ms(50));
         let demand = match dice.below(2) {
-            0 => Demand::Reserved { runtime: period.scale(1 + dice.below(200), 1_000), period },
+            0 => Demand::Reserved { runtime: period.scale(1 + dice.below(200), 1_000), period, overrun: Nanos::ZERO },
             _ => Demand::Observed { priority: 99, ppm: dice.below(300_000) },
         };
         let cpus = if dice.one_in(2) { CpuSet::ALL } else { CpuSet::one(CpuId::new(0)) };

@@ -32,7 +32,7 @@ pub use options::{Options, Plan, Target};
 pub use policies::Policies;
 
 use changes::Wishes;
-use daemon::dispatch::PromiseRequest;
+use daemon::dispatch::{KeptBy, PromiseRequest, RaiseBy};
 use judge::Judge;
 use neighbours::{GROUP, Ledger, NUMBERS, Neighbours};
 use sched::{Instant, Limit, Nanos, Reservation};
@@ -108,13 +108,16 @@ fn request(dice: &mut Dice, options: &Options, tag: usize) -> PromiseRequest {
     let limit = if dice.one_in(3) { Limit::Hard } else { Limit::Soft };
     let reservation = Reservation { limit, ..reservation };
     let name = format!("client-{tag}");
+    // Some threads inherit beside threads whose attributes are set.
+    let by = if tag % 3 == 2 { RaiseBy::Inheritance } else { options.by };
+    let by = KeptBy::Dispatcher(by);
     if options.gangs && options.cpus > 1 && dice.one_in(2) {
         let cpus = 2 + usize::try_from(dice.below(options.cpus as u64 - 1)).expect("CPUs are few");
         let slice = reservation.slice.saturating_mul(cpus as u64);
         let reservation = Reservation::new(slice, reservation.period);
-        return PromiseRequest { cpus, gang: true, ..PromiseRequest::new(name, reservation) };
+        return PromiseRequest { by, cpus, gang: true, ..PromiseRequest::new(name, reservation) };
     }
-    PromiseRequest::new(name, reservation)
+    PromiseRequest { by, ..PromiseRequest::new(name, reservation) }
 }
 
 /// Sets up a storm.

@@ -8,7 +8,7 @@ use crate::guardians::Guardians;
 use crate::options::{Options, Target};
 use crate::policies::Policies;
 use daemon::dispatch::{
-    Admission, Dispatcher, Enclosure, PromiseRequest, Refusal, Signals, begin_loans, enclose, ended, find,
+    Admission, Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose, ended, find,
     moved_threads, release_groups, scan,
 };
 use daemon::guardian::CHECK;
@@ -51,6 +51,8 @@ const LEAVING_IN: u64 = 10;
 pub(super) struct Daemon {
     pub(super) caller: Caller,
     pub(super) dispatcher: Dispatcher<Caller>,
+    /// How the threads of most clients are raised.
+    by: RaiseBy,
     pub(super) table: Arc<Table>,
     agents: Vec<u32>,
     keeper: u32,
@@ -100,7 +102,7 @@ impl Session {
         let me = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
         let table = Arc::new(Table::create(Box::new(caller.map(&memory)), "boot", me));
         let (policy, knobs) = (policies.daemon, terms::knobs(policies.daemon));
-        let dispatcher = Dispatcher::new(caller.clone(), Arc::clone(&table), policy, &knobs, options.cpus, options.by);
+        let dispatcher = Dispatcher::new(caller.clone(), Arc::clone(&table), policy, &knobs, options.cpus);
         let dispatcher = dispatcher.expect("the policy works everywhere");
         let agents: Vec<u32> = (0..options.cpus).map(|cpu| caller.serve(CpuId::new(cpu))).collect();
         let everywhere = host.world().cpus();
@@ -111,6 +113,7 @@ impl Session {
         let daemon = Daemon {
             caller,
             dispatcher,
+            by: options.by,
             table,
             agents,
             keeper,
@@ -205,7 +208,7 @@ impl Session {
         }
         let (dispatcher, machine) = (&daemon.dispatcher, daemon.dispatcher.machine());
         let clients: Vec<EntityId> = daemon.served.iter().flat_map(|served| served.entities.iter().copied()).collect();
-        if let Some(what) = changed_attributes(&self.host.world(), dispatcher.raises_by()) {
+        if let Some(what) = changed_attributes(&self.host.world(), daemon.by) {
             return Err(Finding::new(&self.host, what));
         }
         let now = self.host.world().now();

@@ -88,6 +88,16 @@ pub fn fair_servers() -> Result<Vec<FairServer>> {
     Ok(servers)
 }
 
+/// Returns whether the kernel ends the runtime of a SCHED_DEADLINE thread by a timer (scheduler feature HRTICK_DL); if not,
+/// a tick ends it.
+///
+/// # Errors
+/// Access to debugfs is refused.
+pub fn has_deadline_timer() -> Result<bool> {
+    let features = file::read_in(debugfs()?, "sched/features").map_err(|error| not_shown(error, "sched/features"))?;
+    Ok(features.split_whitespace().any(|feature| feature == "HRTICK_DL"))
+}
+
 fn not_shown(error: io::Error, path: &str) -> Error {
     let what = || format!("read /sys/kernel/debug/{path}");
     match (error.kind(), kernel::lockdown()) {

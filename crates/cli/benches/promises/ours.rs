@@ -5,8 +5,8 @@ use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
 use crate::{Cost, Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
-use daemon::dispatch::{KeptBy, PromiseRequest, RaiseBy};
-use daemon::live::{self, Client, Setup};
+use daemon::dispatch::PromiseRequest;
+use daemon::live::{self, AdmissionPolicy, Client, Setup};
 use daemon::processes::{Launcher, Work};
 use daemon::terms;
 use sched::{CpuSet, EntityId, Input, Instant, Limit, Nanos, Reservation};
@@ -22,9 +22,8 @@ pub(crate) fn setup() -> Result<Setup, String> {
     Ok(Setup {
         directory,
         executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")),
-        policy,
-        knobs: terms::knobs(policy),
-        by: KeptBy::Dispatcher(RaiseBy::Inheritance),
+        turns: Some(AdmissionPolicy { policy, knobs: terms::knobs(policy) }),
+        reservations: None,
         fault: None,
     })
 }

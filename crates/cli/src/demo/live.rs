@@ -3,7 +3,7 @@
 use super::drawing::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, TRACE, window};
 use super::outcome::{self, Side, TACTUS};
 use super::switches::{self, Watcher};
-use crate::args::Demo;
+use crate::args::{Demo, Raising};
 use crate::failure::{Failure, refused};
 use crate::output::Draft;
 use crate::record::{TraceFile, Watch};
@@ -11,11 +11,11 @@ use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan::{Plan, directory, from_scenario};
 use crate::run::play::{Played, play};
+use crate::run::terms::RunTerms;
 use crate::window::Window;
 use crate::{output, picture};
 use anyhow::Context;
 use daemon::kernel::priority;
-use daemon::terms::Terms;
 use measure::Meter;
 use report::{Report, RunDescription, Runs};
 use scenario::{EntitySpec, Scenario};
@@ -76,8 +76,9 @@ struct Run {
     events: Vec<(Instant, Event)>,
 }
 
-pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
+pub(super) fn run(args: &Demo) -> Result<(), Failure> {
     let promised = from_scenario(&scenario(args.seconds)?, false)?;
+    let terms = &RunTerms::of(&promised, Raising::Auto)?;
     let mut alone = promised.clone();
     alone.processes.iter_mut().for_each(|planned| planned.request = None);
     let drafts = (!args.json).then(|| Draft::create(Path::new(PICTURE))).transpose()?;
@@ -90,7 +91,7 @@ pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
     }
     let first = finish(&alone, terms, played, watcher, KERNEL);
     let watcher = Watcher::begin();
-    let played = keep(&terms.setup(directory(None)?), &promised)?;
+    let played = keep(&promised, terms)?;
     if played.interrupted {
         return Err(anyhow::anyhow!("interrupted").into());
     }
@@ -104,7 +105,7 @@ pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
 }
 
 /// Returns the result of a run.
-fn finish(plan: &Plan, terms: &Terms, played: Played, watcher: Watcher, name: &str) -> Run {
+fn finish(plan: &Plan, terms: &RunTerms, played: Played, watcher: Watcher, name: &str) -> Run {
     let recorded = watcher.end();
     let mut kept = Kept::new(plan, terms, played);
     kept.report.policy = name.to_string();
@@ -121,7 +122,7 @@ fn finish(plan: &Plan, terms: &Terms, played: Played, watcher: Watcher, name: &s
     Run { kept, side, events }
 }
 
-fn show(runs: &[Run; 2], terms: &Terms, picture: Option<Draft>) -> Result<(), Failure> {
+fn show(runs: &[Run; 2], terms: &RunTerms, picture: Option<Draft>) -> Result<(), Failure> {
     let [first, second] = runs;
     let length = first.kept.description.length.min(second.kept.description.length);
     let window = window(length);

@@ -8,6 +8,7 @@ use crate::output;
 use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan::{self, Plan};
+use crate::run::terms::{RunTerms, on_this_host};
 use daemon::Explanation;
 use daemon::doctor::{Delivered, LENGTH_LEAST, Measurement, Mechanism};
 use scenario::Scenario;
@@ -72,7 +73,7 @@ pub(super) fn measure(length: Nanos) -> Result<MeasuredMechanisms, Failure> {
             ));
         }
     }
-    let auto = plan::terms(Raising::Auto).ok().map(|terms| terms.mechanism());
+    let auto = on_this_host(Raising::Auto).ok().map(|terms| terms.mechanism());
     Ok(MeasuredMechanisms { measurement, auto })
 }
 
@@ -98,8 +99,8 @@ fn plan_for(raising: Raising, length: Nanos) -> Result<Plan, Failure> {
 /// Runs one mechanism. `None`: the user has interrupted the run.
 fn deliver(raising: Raising, length: Nanos) -> Result<Option<Delivered>, Explanation> {
     let plan = plan_for(raising, length).map_err(explained)?;
-    let terms = plan::terms(raising).map_err(explained)?;
-    let played = keep(&terms.setup(plan::directory(None).map_err(explained)?), &plan).map_err(explained)?;
+    let terms = RunTerms::of(&plan, raising).map_err(explained)?;
+    let played = keep(&plan, &terms).map_err(explained)?;
     if played.interrupted {
         return Ok(None);
     }

@@ -7,10 +7,10 @@ use crate::run::end::End;
 use crate::run::outcome::Kept;
 use crate::run::plan::{self, Plan, PlannedProcess};
 use crate::run::play::{Observed, Played, play};
+use crate::run::terms::RunTerms;
 use clap::ValueEnum;
 use daemon::guardian::this_program;
 use daemon::host_profile::{self, HostProfile};
-use daemon::terms::Terms;
 use lab::live::{Host, LiveFailure, LiveProcess, LiveRun};
 use scenario::Scenario;
 use sched::{Instant, Nanos};
@@ -46,17 +46,12 @@ impl ThisHost {
         Ok(ThisHost { program, machine: format!("{cpus} ({model}), Linux {}{ticks}", host.kernel.release) })
     }
 
-    fn play(plan: &Plan, terms: &Terms, mechanism: &str) -> Result<Played, Failure> {
+    fn play(plan: &Plan, terms: &RunTerms, mechanism: &str) -> Result<Played, Failure> {
         if mechanism == "kernel" {
             return play(None, plan, "");
         }
-        crate::run::keep(&terms.setup(plan::directory(None)?), plan)
+        crate::run::keep(plan, terms)
     }
-}
-
-/// Returns the terms on which `mechanism` keeps promises, which is one of [`lab::live::MECHANISMS`].
-fn terms(mechanism: &str) -> Result<Terms, Failure> {
-    plan::terms(Raising::from_str(mechanism, false).unwrap_or_default())
 }
 
 /// Returns the processes of a finished run.
@@ -92,7 +87,9 @@ impl Host for ThisHost {
             "quota" => plan.promises_as_caps(),
             _ => {}
         }
-        let terms = terms(mechanism).map_err(failed)?;
+        // The mechanism is one of [`lab::live::MECHANISMS`].
+        let usual = Raising::from_str(mechanism, false).unwrap_or_default();
+        let terms = RunTerms::of(&plan, usual).map_err(failed)?;
         let before = host_profile::times();
         let mut played = ThisHost::play(&plan, &terms, mechanism).map_err(failed)?;
         let after = host_profile::times();

@@ -8,6 +8,7 @@ pub(crate) mod outcome;
 pub(crate) mod plan;
 pub(crate) mod play;
 mod refusal;
+pub(crate) mod terms;
 
 use crate::args::Run;
 use crate::failure::{Failure, refused};
@@ -19,6 +20,7 @@ use outcome::{Kept, Shown};
 use plan::Plan;
 use play::Played;
 use std::process::ExitCode;
+use terms::RunTerms;
 
 /// The exit code of a run in which a promise was not kept.
 const NOT_KEPT: u8 = 3;
@@ -28,21 +30,25 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         Form::of(file)?;
     }
     let plan = plan::plan(args)?;
-    let terms = plan::terms(args.mechanism)?;
+    let terms = RunTerms::of(&plan, args.mechanism)?;
     let directory = plan::directory(args.directory.as_deref())?;
     let setup = Setup { fault: fault::fault(args)?, ..terms.setup(directory) };
     let mut shown = Shown::begin(&args.output, plan.length)?;
-    let played = keep(&setup, &plan)?;
+    let played = keep_with(&setup, &plan, &terms)?;
     let kept = Kept::new(&plan, &terms, played);
     shown.show(&plan, &kept, &terms)?;
     Ok(status(&plan, &kept.played))
 }
 
-/// Runs the daemon, which keeps the promises of `plan` from start to end.
-pub(crate) fn keep(setup: &Setup, plan: &Plan) -> Result<Played, Failure> {
+/// Runs the daemon in its usual directory, which keeps the promises of `plan` from start to end.
+pub(crate) fn keep(plan: &Plan, terms: &RunTerms) -> Result<Played, Failure> {
+    keep_with(&terms.setup(plan::directory(None)?), plan, terms)
+}
+
+fn keep_with(setup: &Setup, plan: &Plan, terms: &RunTerms) -> Result<Played, Failure> {
     let _in_order = output::end_in_order();
-    let what = format!("under {}", setup.policy.name);
-    match live::serve(setup, |front| play::play(Some(front), plan, &what)) {
+    let what = format!("under {}", terms.first().policy.name);
+    match live::serve(setup, |front| play::play(Some((front, terms)), plan, &what)) {
         Ok(played) => played,
         Err(live::Failure::Running(reason) | live::Failure::Refused(reason)) => Err(refused(&reason)),
         Err(live::Failure::Failed(reason)) => {

@@ -3,6 +3,7 @@
 use super::measured::Measured;
 use super::plan::{Plan, PlannedProcess};
 use super::play::Played;
+use super::terms::RunTerms;
 use crate::args::Output;
 use crate::failure::Failure;
 use crate::output::Draft;
@@ -11,7 +12,6 @@ use crate::window::{Window, cells};
 use crate::{output, picture};
 use anyhow::Context;
 use daemon::kernel::CpuShare;
-use daemon::terms::Terms;
 use report::{Report, RunDescription, Runs, ServedBy, Widths, observed, short};
 use run::Grant;
 use sched::Nanos;
@@ -31,7 +31,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn new(plan: &Plan, terms: &Terms, mut played: Played) -> Kept {
+    pub(crate) fn new(plan: &Plan, terms: &RunTerms, mut played: Played) -> Kept {
         let measured = played.measured.take().unwrap_or_else(|| {
             let mut measured = Measured::new(plan.is_monitored);
             played.events.iter().for_each(|(at, event)| measured.record(*at, event));
@@ -40,7 +40,7 @@ impl Kept {
         let length = played.length.max(Nanos::ns(1));
         let description = RunDescription { length, ..plan.description.clone() };
         let grants: Vec<Option<Grant>> = description.entities.iter().map(|entity| granted(&entity.params)).collect();
-        let (policy, knobs) = (terms.policy, &terms.knobs);
+        let (policy, knobs) = (terms.first().policy, &terms.first().knobs);
         let mut report = observed(&description, policy, knobs, 0, (&measured.meter, &measured.siblings), &grants);
         name_mechanisms(&mut report, plan, terms, &played);
         let header = Header { policy: policy.name.to_string(), cpus: description.cpus, seed: 0 };
@@ -120,16 +120,16 @@ fn share(planned: &PlannedProcess) -> Option<ServedBy> {
 }
 
 /// Adds the mechanism of each entity with a promise or a share to `report`.
-fn name_mechanisms(report: &mut Report, plan: &Plan, terms: &Terms, played: &Played) {
+fn name_mechanisms(report: &mut Report, plan: &Plan, terms: &RunTerms, played: &Played) {
     for planned in &plan.processes {
         let name = &plan.description.entities[planned.entities.start].name;
         if let Some(entity) = report.entities.iter_mut().find(|entity| entity.name == *name) {
             entity.mechanism = share(planned);
         }
     }
-    let (mechanism, reason) = terms.mechanism();
     let promised = plan.processes.iter().zip(&played.ends).filter(|(planned, _)| planned.request.is_some());
     for (planned, end) in promised {
+        let (mechanism, reason) = terms.for_process(planned).mechanism();
         let names = plan.description.entities[planned.entities.clone()].iter().map(|entity| &entity.name);
         for (name, &e) in names.zip(&end.entities) {
             let exception = played.exceptions.iter().find(|(entity, _)| *entity == e).map(|(_, why)| why.clone());
@@ -159,7 +159,7 @@ impl<'a> Shown<'a> {
         Ok(Shown { args, picture })
     }
 
-    pub(crate) fn show(&mut self, plan: &Plan, kept: &Kept, terms: &Terms) -> Result<(), Failure> {
+    pub(crate) fn show(&mut self, plan: &Plan, kept: &Kept, terms: &RunTerms) -> Result<(), Failure> {
         let width = self.args.width.unwrap_or_else(output::width);
         let window = Window::asked(&kept.description, self.args, width)?;
         let trace = self.args.trace.as_deref().map(|path| TraceFile::create(path, &kept.header)).transpose()?;
@@ -184,7 +184,14 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    fn print(&self, kept: &Kept, terms: &Terms, timeline: &Timeline, window: Window, width: u16) -> anyhow::Result<()> {
+    fn print(
+        &self,
+        kept: &Kept,
+        terms: &RunTerms,
+        timeline: &Timeline,
+        window: Window,
+        width: u16,
+    ) -> anyhow::Result<()> {
         let (run, cpus) = (&kept.description, kept.description.cpus);
         let title = format!(
             "{} under {}: {cpus} CPU{}, {} for real",

@@ -3,17 +3,13 @@
 use super::refusal::RefusedRun;
 use crate::args::{Raising, Run};
 use crate::failure::{Failure, refused};
-use crate::measurement;
 use crate::output;
 use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::dispatch::{Alternatives, Others, PromiseRequest, Refusal};
-use daemon::doctor::{self, Mechanism};
 use daemon::guardian::this_program;
-use daemon::host_profile::HostProfile;
 use daemon::kernel::CpuShare;
 use daemon::processes::{Periodic, Work};
-use daemon::terms::Terms;
 use input::problem::{Problems, Wrong};
 use input::source::{Source as Text, Span};
 use report::{EntityDescription, GroupDescription, RunDescription};
@@ -32,6 +28,8 @@ pub(crate) struct PlannedProcess {
     pub(crate) source: Source,
     /// Promise to the process; `None`: only the kernel schedules the process.
     pub(crate) request: Option<PromiseRequest>,
+    /// Mechanism of the promise; `None`: the usual mechanism of the run.
+    pub(crate) mechanism: Option<Raising>,
     /// Share of the CPUs, in place of a promise.
     pub(crate) share: Option<CpuShare>,
     pub(crate) arrival: Instant,
@@ -263,6 +261,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
             name,
             source,
             request,
+            mechanism: None,
             share,
             arrival: Instant::ZERO,
             leaves: None,
@@ -316,6 +315,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
             source,
             share: if request.is_some() { None } else { share(scenario, entity) },
             request,
+            mechanism: entity.mechanism.map(Raising::from),
             arrival: entity.arrival,
             leaves: entity.leaves,
             changes: entity.changes.iter().map(|&(at, to)| (at, of_all(to))).collect(),
@@ -369,32 +369,6 @@ fn share(scenario: &Scenario, entity: &EntitySpec) -> Option<CpuShare> {
     let cap_percent = entity.group.and_then(|group| scenario.groups[group].params.cap_percent);
     let share = CpuShare { weight, cap_percent };
     (share != CpuShare::default()).then_some(share)
-}
-
-/// Returns the terms of promises on this host: the share of each CPU that may be promised, and the knobs of the policy.
-pub(crate) fn terms(mechanism: Raising) -> Result<Terms, Failure> {
-    let host = HostProfile::read().map_err(|error| refused(&error.into()))?;
-    let policy = |name: &str| policies::find(name).expect("it is registered");
-    let inheritance = match mechanism {
-        Raising::Deadline => {
-            let terms = Terms::by_deadline(&host, policy(daemon::terms::DEADLINE_POLICY));
-            return terms.map_err(|reason| refused(&reason));
-        }
-        Raising::Fifo => Err(Explanation::new("requested by `--mechanism fifo`", "")),
-        Raising::Auto | Raising::Inherit => doctor::examine(Mechanism::Inheritance).verdict.map(drop),
-    };
-    let measured = match mechanism {
-        Raising::Auto => directory(None).ok().and_then(|directory| {
-            let found = measurement::of_this_boot(&directory);
-            found.inspect_err(|why| output::complain(&why.to_string())).unwrap_or_default()
-        }),
-        _ => None,
-    };
-    match (mechanism, &inheritance) {
-        (Raising::Inherit, Err(reason)) => Err(refused(reason)),
-        _ => Terms::on(&host, policy(daemon::terms::POLICY), inheritance, measured.as_ref())
-            .map_err(|reason| refused(&reason)),
-    }
 }
 
 /// Returns the directory of the table of originals: `path`, or the default.

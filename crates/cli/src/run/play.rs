@@ -4,13 +4,14 @@ use super::breaches::{Breach, Breaches};
 use super::end::End;
 use super::measured::Measured;
 use super::plan::{Plan, PlannedProcess, Source};
+use super::terms::RunTerms;
 use crate::failure::{Failure, refused};
 use crate::output;
 use crate::progress::Progress;
 use daemon::Explanation;
 use daemon::dispatch::{Dismissed, Others, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
-use daemon::interfering::{InterferingThreads, belongs};
+use daemon::interfering::{InterferingThreads, descends};
 use daemon::live::{Client, News};
 use daemon::processes::{Launcher, Output, RunProcess, Witness};
 use measure::Supply;
@@ -33,8 +34,8 @@ const NOTICE: Nanos = Nanos::ms(100);
 /// Time for the processes to reach their gates before the start of the run. The start allows 2 ms more per process.
 const PREPARATION: Nanos = Nanos::ms(20);
 /// First entity number for processes without a promise. Clients have smaller numbers, because the table of originals
-/// has room for fewer clients.
-const WITHOUT_PROMISE: u32 = 1 << 12;
+/// has room for fewer clients, and so have threads with a reservation of the kernel.
+const WITHOUT_PROMISE: u32 = 1 << 14;
 /// Maximum number of events that are stored only for the picture of a run.
 const DRAWN_MOST: usize = 200_000;
 /// Maximum number of events that are stored for a trace: some hundred megabytes.
@@ -106,6 +107,8 @@ struct Running {
 pub(crate) struct Player<'a> {
     /// Handle on the core. `None`: only the kernel schedules the processes.
     front: Option<&'a Client>,
+    /// Terms of the promises, if there is a core.
+    terms: Option<&'a RunTerms>,
     plan: &'a Plan,
     launcher: Launcher,
     /// Time zero of the daemon, according to the monotonic clock.
@@ -134,10 +137,12 @@ pub(crate) struct Player<'a> {
 }
 
 /// Runs `plan`. Without a daemon, only the kernel schedules the processes. `what` is the text of the progress bar.
-pub(crate) fn play(front: Option<&Client>, plan: &Plan, what: &str) -> Result<Played, Failure> {
+pub(crate) fn play(daemon: Option<(&Client, &RunTerms)>, plan: &Plan, what: &str) -> Result<Played, Failure> {
+    let (front, terms) = daemon.unzip();
     let ready = PREPARATION.saturating_add(Nanos::ms(2).saturating_mul(plan.processes.len() as u64));
     let mut player = Player {
         front,
+        terms,
         plan,
         launcher: Launcher::of(this_program().to_path_buf()),
         epoch: front.map_or_else(clock::now, |front| front.epoch()),
@@ -284,6 +289,7 @@ impl Player<'_> {
     /// runs.
     fn promise(&mut self, index: usize, planned: &PlannedProcess, pid: u32) -> Result<Vec<EntityId>, Failure> {
         let (Some(front), Some(request)) = (self.front, &planned.request) else { return Ok(Vec::new()) };
+        let by = self.terms.map_or(request.by, |terms| terms.by(planned));
         let start = request.reservation.start.map(|start| self.counted(self.moment(start)));
         let others = match request.others {
             Others::Later => self.gang_of(index).map_or(Others::Later, Others::Of),
@@ -291,7 +297,7 @@ impl Player<'_> {
         };
         let reservation = Reservation { start, ..request.reservation };
         let records_sleeps = self.plan.records_sleeps;
-        let request = PromiseRequest { reservation, others, records_sleeps, ..request.clone() };
+        let request = PromiseRequest { by, reservation, others, records_sleeps, ..request.clone() };
         let entities = front.admit(&request, pid).map_err(|refusal| self.plan.refused(index, &refusal))?;
         self.reports_wakeups &= entities.iter().all(|&e| front.reports_wakeups(e));
         self.read();
@@ -344,7 +350,8 @@ impl Player<'_> {
         let (ends, plan, interfering) = (&self.ends, self.plan, &mut self.interfering);
         let of_run = self.running.iter().map(|running| running.process.pid());
         let processes: Vec<u32> = of_run.chain([std::process::id(), front.pid()]).collect();
-        let is_ours = |thread: &Identity| belongs(thread, &processes, front.pid());
+        // The clients include the descendants of these processes, and those that Tactus has raised by their attributes.
+        let is_ours = |thread: &Identity| descends(thread, &processes);
         for (at, event) in &events {
             let at = Instant::ZERO + at.saturating_since(begun);
             let above = || interfering.look(is_ours, clock::sleep);

@@ -3,6 +3,7 @@
 use daemon::Explanation;
 use daemon::dispatch::{Alternatives, NoRoom};
 use daemon::interfering::{self, InterferingThread};
+use sched::Nanos;
 use serde::Serialize;
 
 /// A run whose promise was refused.
@@ -48,7 +49,7 @@ struct Interfering {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Demand {
-    Reserved { runtime_ns: u64, period_ns: u64 },
+    Reserved { runtime_ns: u64, period_ns: u64, overrun_ns: u64 },
     Observed { priority: u32, share_ppm: u64 },
 }
 
@@ -65,8 +66,8 @@ impl RefusedRun {
     /// Returns the report of a refusal of the promise to `name`. `ways` has what would make room.
     pub(super) fn new(name: &str, why: &Explanation, ways: Option<(&NoRoom, &Alternatives)>) -> RefusedRun {
         let alternatives = ways.map(|(room, ways)| Ways {
-            slice_ns: ways.slice.map(sched::Nanos::as_ns),
-            period_ns: ways.period.map(sched::Nanos::as_ns),
+            slice_ns: ways.slice.map(Nanos::as_ns),
+            period_ns: ways.period.map(Nanos::as_ns),
             cpus: ways.cpus,
             affinity: ways.affinity.map(|cpus| cpus.to_string()),
             end_of: ways.ends.clone(),
@@ -85,8 +86,9 @@ impl RefusedRun {
 impl Interfering {
     fn of(thread: &InterferingThread) -> Interfering {
         let demand = match thread.demand {
-            interfering::Demand::Reserved { runtime, period } => {
-                Demand::Reserved { runtime_ns: runtime.as_ns(), period_ns: period.as_ns() }
+            interfering::Demand::Reserved { runtime, period, overrun } => {
+                let [runtime_ns, period_ns, overrun_ns] = [runtime, period, overrun].map(Nanos::as_ns);
+                Demand::Reserved { runtime_ns, period_ns, overrun_ns }
             }
             interfering::Demand::Observed { priority, ppm } => Demand::Observed { priority, share_ppm: ppm },
         };

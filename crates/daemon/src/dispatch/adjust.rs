@@ -5,7 +5,7 @@ use super::dispatcher::Dispatcher;
 use super::journal::Ledger;
 use super::kept::KeptRecord;
 use super::refusal::Refusal;
-use super::request::{Others, PromiseRequest};
+use super::request::{KeptBy, Others, PromiseRequest};
 use super::room::NoRoom;
 use crate::kernel::Kernel;
 use sched::{CpuSet, EntityId, GroupId, Instant, Nanos, Params, Refused, Reservation};
@@ -27,6 +27,7 @@ impl<K: Kernel> Dispatcher<K> {
         let now = self.now();
         let client = self.clients.get(e).ok_or(Refusal::NoPromise)?;
         let (tree, limit, gang) = (client.tree, client.reservation.limit, client.gang);
+        let by = KeptBy::Dispatcher(client.by);
         // The promises of a gang change together.
         let is_changed = |client: &Client<K>| client.tree == tree || (gang.is_some() && client.gang == gang);
         let clients = || self.clients.iter().filter(|(_, client)| is_changed(client));
@@ -40,12 +41,19 @@ impl<K: Kernel> Dispatcher<K> {
         // The last member of a gang stays in its gang.
         let (gang_of_many, others) = (gang.is_some() && entities.len() > 1, Others::Later);
         let request =
-            PromiseRequest { cpus, gang: gang_of_many, others, affinity, ..PromiseRequest::new(name, reservation) };
+            PromiseRequest { by, cpus, gang: gang_of_many, others, affinity, ..PromiseRequest::new(name, reservation) };
         let part = request.per_cpu()?;
         let all = entities.len();
         let slice = Nanos::ns(slice.as_ns().div_ceil(cpus as u64)).saturating_mul(all as u64);
         let request = PromiseRequest { reservation: Reservation { slice, ..reservation }, cpus: all, ..request };
-        self.check_change(&request, part, &is_changed)?;
+        // The CPUs have room for a smaller promise, even if interfering threads take more than when it was made.
+        let is_smaller = |was: Reservation| {
+            let wide = |time: Nanos| u128::from(time.as_ns());
+            part.period >= was.period && wide(part.slice) * wide(was.period) <= wide(was.slice) * wide(part.period)
+        };
+        if !clients().all(|(_, client)| is_smaller(client.reservation)) {
+            self.check_change(&request, part, &is_changed)?;
+        }
         let group = match gang {
             Some(_) => Some(self.create_gang(&request.name, now)?),
             None => None,

@@ -4,9 +4,10 @@ use super::adopt::Inherited;
 use super::client::Client;
 use super::dispatcher::Dispatcher;
 use super::enclosure::Enclosure;
+use super::kernel_kept::is_reserved;
 use super::member::RaiseBy;
 use super::refusal::Refusal;
-use super::request::{Others, PromiseRequest};
+use super::request::{KeptBy, Others, PromiseRequest};
 use super::room::{HeldPromise, NoRoom};
 use super::scan::{Found, Scanned, THREADS_MOST, found_in, scan};
 use crate::kernel::{Kernel, priority};
@@ -122,6 +123,12 @@ impl<K: Kernel> Dispatcher<K> {
         scanned: Option<Scanned<K::Thread>>,
         enclosure: Enclosure<K>,
     ) -> Result<Admission, Refusal> {
+        let KeptBy::Dispatcher(by) = request.by else {
+            return Err(Refusal::Unsupported {
+                reason: "the kernel keeps such a promise",
+                remedy: "use another mechanism",
+            });
+        };
         let reservation = request.per_cpu()?;
         let leader = self.examine(pid, ours)?;
         let own = self.kernel.affinity(&leader).map_err(Refusal::from)?.and(&self.machine.topology().all());
@@ -142,11 +149,11 @@ impl<K: Kernel> Dispatcher<K> {
         let masks = found.iter().filter_map(|new| self.kernel.affinity(&new.thread).ok());
         let common = masks.fold(allowed, |common, mask| common.and(&mask));
         let preferred = if common.len() < request.cpus { allowed } else { common };
-        let entities = self.attach(request, reservation, (preferred, own), tree)?;
+        let entities = self.attach(request, reservation, (preferred, own), (tree, by))?;
         self.trees += 1;
         self.unadopted.push((tree, found.split_off(found.len().min(1))));
         // Try to raise a thread only after the originals are recorded.
-        let answer = self.adopt_all(tree, found, Inherited::Nothing).and_then(|()| match self.by {
+        let answer = self.adopt_all(tree, found, Inherited::Nothing).and_then(|()| match by {
             RaiseBy::Inheritance => Ok(()),
             RaiseBy::Attributes => self.try_raise(&leader),
         });
@@ -220,13 +227,14 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Attaches one entity per requested CPU to the machine, as a gang on request. The process may use the CPUs `own`,
-    /// and the entities the CPUs `allowed` among them.
+    /// and the entities the CPUs `allowed` among them. `tree` is the number of the process tree, and `by` how its threads are
+    /// raised.
     fn attach(
         &mut self,
         request: &PromiseRequest,
         reservation: Reservation,
         (allowed, own): (CpuSet, CpuSet),
-        tree: usize,
+        (tree, by): (usize, RaiseBy),
     ) -> Result<Vec<EntityId>, Refusal> {
         let now = self.now();
         let mut entities: Vec<EntityId> = Vec::with_capacity(request.cpus);
@@ -250,12 +258,15 @@ impl<K: Kernel> Dispatcher<K> {
                 self.machine.attach(now, params)
             };
             let e = match attached {
+                Ok(e) if is_reserved(e) => {
+                    self.machine.detach(now, e);
+                    self.abandon(&entities, gang, &allowed, now);
+                    let (reason, remedy) = ("there are too many clients", "make promises for fewer CPUs (--cpus)");
+                    return Err(Refusal::Unsupported { reason, remedy });
+                }
                 Ok(e) => e,
                 Err(refused) => {
-                    entities.iter().for_each(|&e| self.leave(e, now));
-                    self.left.retain(|left| !entities.contains(&left.entity));
-                    self.remove_gang_if_empty(gang, now);
-                    self.withhold(&allowed, now);
+                    self.abandon(&entities, gang, &allowed, now);
                     return Err(match refused {
                         Refused::Utilisation { free_ppm, on, .. } => {
                             let request = PromiseRequest { affinity: allowed, ..request.clone() };
@@ -270,11 +281,19 @@ impl<K: Kernel> Dispatcher<K> {
             let name = if request.cpus > 1 { format!("{}/{nth}", request.name) } else { request.name.clone() };
             self.journal.note(now, Event::Attach { entity: e, name: name.clone(), params: Box::new(params) });
             let client = Client::new(name, tree, cpu, request.affinity, reservation);
-            self.clients.insert(e, Client { gang, records_sleeps: request.records_sleeps, ..client });
+            self.clients.insert(e, Client { by, gang, records_sleeps: request.records_sleeps, ..client });
             entities.push(e);
         }
         self.withhold(&allowed, now);
         Ok(entities)
+    }
+
+    /// Takes back the entities of a request that is refused.
+    fn abandon(&mut self, entities: &[EntityId], gang: Option<GroupId>, allowed: &CpuSet, now: Instant) {
+        entities.iter().for_each(|&e| self.leave(e, now));
+        self.left.retain(|left| !entities.contains(&left.entity));
+        self.remove_gang_if_empty(gang, now);
+        self.withhold(allowed, now);
     }
 
     /// Returns the gang that the clients of `request` join, if any. Creates a new gang unless the request names one.

@@ -86,7 +86,7 @@ impl<K: Kernel> Dispatcher<K> {
         let confined = CpuSet::one(client.cpu);
         set_original_class(&self.kernel, &new.thread, original, found)?;
         let (raise, attributes) =
-            if self.by == RaiseBy::Inheritance { (Raise::Pending, None) } else { (Raise::Set, original.attributes) };
+            if client.by == RaiseBy::Inheritance { (Raise::Pending, None) } else { (Raise::Set, original.attributes) };
         let original = Original { attributes, ..original };
         let entry = Entry { thread: new.identity, leader: new.leader, original, confined, reserved: None };
         let row = self.table.record(&entry).map_err(Refusal::Full)?;

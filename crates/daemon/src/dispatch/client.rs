@@ -3,7 +3,7 @@
 use super::enclosure::Enclosure;
 use super::journal::Ledger;
 use super::kept::KeptRecord;
-use super::member::{Level, Member, Raise};
+use super::member::{Level, Member, Raise, RaiseBy};
 use super::recent::Recent;
 use super::refusal::Refusal;
 use super::scan::Found;
@@ -20,6 +20,8 @@ use sys::usage::Usage;
 /// A client and its state.
 pub(super) struct Client<K: Kernel> {
     pub(super) name: String,
+    /// How the threads of the client are raised.
+    pub(super) by: RaiseBy,
     /// Number of the client's process tree. The clients of a promise on several CPUs share one tree.
     pub(super) tree: usize,
     /// Group of the client's entity in the machine, if the clients of the promise are a gang.
@@ -107,6 +109,7 @@ impl<K: Kernel> Client<K> {
     pub(super) fn new(name: String, tree: usize, cpu: CpuId, affinity: CpuSet, reservation: Reservation) -> Client<K> {
         Client {
             name,
+            by: RaiseBy::Inheritance,
             tree,
             gang: None,
             cpu,

@@ -5,7 +5,7 @@ use super::clients::Clients;
 use super::cpu::CpuState;
 use super::journal::Journal;
 use super::leaving::AllLeaving;
-use super::member::{Level, Member, RaiseBy};
+use super::member::{Level, Member};
 use super::scan::Found;
 use super::withheld::Withheld;
 use crate::Explanation;
@@ -37,7 +37,7 @@ pub struct Dismissed {
     /// Reason why the client is no longer served. `None`: the client has ended, or was dismissed on request.
     pub trouble: Option<Explanation>,
     /// Reason why Tactus has set the attributes of threads of the client that could not inherit a priority. `None`: the
-    /// mechanism of the dispatcher has served all threads.
+    /// mechanism of the promise has served all threads.
     pub exception: Option<String>,
 }
 
@@ -65,7 +65,6 @@ pub struct Dispatcher<K: Kernel> {
     /// CPUs whose next turn must pick again.
     pub(super) kicked: CpuSet,
     pub(super) cpus: Vec<CpuState>,
-    pub(super) by: RaiseBy,
     /// Whether service is suspended because no guardian is alive.
     pub(super) suspended: bool,
     pub(super) journal: Journal,
@@ -88,7 +87,7 @@ impl<K: Kernel> std::fmt::Debug for Dispatcher<K> {
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// Returns a dispatcher without promises, for CPUs `0..cpus`. The dispatcher raises threads by `by`.
+    /// Returns a dispatcher without promises, for CPUs `0..cpus`.
     ///
     /// # Errors
     /// The policy does not support these knobs.
@@ -98,7 +97,6 @@ impl<K: Kernel> Dispatcher<K> {
         policy: &Descriptor,
         knobs: &Knobs,
         cpus: usize,
-        by: RaiseBy,
     ) -> Result<Dispatcher<K>, Refused> {
         let machine = Machine::build(policy, Topology::new(cpus), knobs, Kicks::Delivered)?;
         let epoch = kernel.now();
@@ -117,7 +115,6 @@ impl<K: Kernel> Dispatcher<K> {
             call: CpuSet::EMPTY,
             kicked: CpuSet::EMPTY,
             cpus: vec![CpuState::idle(); cpus],
-            by,
             suspended: false,
             journal: Journal::new(),
             withheld: Withheld::default(),
@@ -139,12 +136,6 @@ impl<K: Kernel> Dispatcher<K> {
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
-    }
-
-    /// Returns how the dispatcher raises threads.
-    #[must_use]
-    pub fn raises_by(&self) -> RaiseBy {
-        self.by
     }
 
     /// Returns time zero of the [journal](Dispatcher::read_journal), according to the kernel's clock.

@@ -1,10 +1,11 @@
 //! Interfering threads beside the clients: which CPUs have room for a client and for what these threads take.
 
 use super::dispatcher::Dispatcher;
+use super::refusal::Refusal;
+use crate::Explanation;
 use crate::interfering::InterferingThread;
 use crate::kernel::Kernel;
 use sched::{CpuId, CpuSet, Instant, Nanos};
-use sys::thread::Identity;
 
 impl<K: Kernel> Dispatcher<K> {
     /// Sets the interfering threads for the next admissions and changes. Promises that exist stay, even if there is no
@@ -19,10 +20,38 @@ impl<K: Kernel> Dispatcher<K> {
         self.settle(None, now);
     }
 
-    /// Returns whether thread `identity` belongs to a client.
-    #[must_use]
-    pub fn is_member(&self, identity: &Identity) -> bool {
-        self.holder(*identity).is_some()
+    /// Sets the interfering threads like [`Dispatcher::set_interfering`] if their time fits beside all clients.
+    ///
+    /// # Errors
+    /// There is a CPU without room for it; nothing has changed.
+    pub fn admit_interfering(&mut self, threads: Vec<InterferingThread>) -> Result<(), Refusal> {
+        let (all, now) = (self.machine.topology().all(), self.now());
+        let before = self.withheld.threads().to_vec();
+        self.withheld.set_threads(threads);
+        let mut fits = |cpu: &CpuId| {
+            let shortest = self.shortest(*cpu);
+            self.withheld.keep(&mut self.machine, *cpu, shortest, now).is_ok()
+        };
+        let full = all.iter().find(|cpu| !fits(cpu));
+        let answer = full.map_or(Ok(()), |cpu| Err(self.no_room_above(cpu)));
+        if answer.is_err() {
+            self.withheld.set_threads(before);
+            self.withhold(&all, now);
+        }
+        self.settle(None, now);
+        answer
+    }
+
+    /// Returns the refusal of threads above the clients of `cpu`.
+    fn no_room_above(&self, cpu: CpuId) -> Refusal {
+        let names: Vec<&str> = self.clients.iter_on(cpu).map(|(_, client)| client.name.as_str()).collect();
+        let names = names.join(", ");
+        let why = format!(
+            "SCHED_DEADLINE runs a thread before all clients by turns, and those of CPU {cpu} ({names}) leave too little time for \
+             it"
+        );
+        let remedy = "make a smaller promise, or use `--mechanism inherit`";
+        Refusal::Mechanism(Explanation::new(why, remedy))
     }
 
     /// Withholds time on each of `cpus` for one more client with this period. Returns the CPUs on which this time fits

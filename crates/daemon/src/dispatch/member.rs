@@ -17,7 +17,7 @@ pub enum Level {
     Raised(u32),
 }
 
-/// How a dispatcher raises threads.
+/// How a dispatcher raises the threads of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum RaiseBy {
     /// Threads inherit a priority. Only a thread that cannot inherit is raised by its attributes.

@@ -1,22 +1,12 @@
 //! [`Promises`]: what every mechanism offers for the promises that it keeps.
 
 use super::dispatcher::{Dismissed, Dispatcher};
-use super::member::RaiseBy;
 use super::refusal::Refusal;
 use crate::kernel::Kernel;
 use crate::restore::Restoring;
 use sched::{CpuSet, EntityId, Instant, Nanos, PromiseState};
-use serde::{Deserialize, Serialize};
+use sys::thread::Identity;
 use trace::Event;
-
-/// What keeps the promises of a daemon.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum KeptBy {
-    /// [`Dispatcher`], which raises threads in this way.
-    Dispatcher(RaiseBy),
-    /// The kernel, by SCHED_DEADLINE: [`KernelKept`](super::KernelKept).
-    Kernel,
-}
 
 /// The promises that one mechanism keeps. [`Dispatcher`] keeps them by turns of agents, and
 /// [`KernelKept`](super::KernelKept) by reservations of the kernel.
@@ -46,14 +36,14 @@ pub trait Promises {
     /// Replaces the content of `events` with the events since the last call. Returns the number of lost events.
     fn read_journal(&mut self, events: &mut Vec<(Instant, Event)>) -> u64;
 
-    /// Returns time zero of the journal, according to the kernel's clock.
-    fn epoch(&self) -> Instant;
-
     /// Returns whether this host reports wake-ups of `e`, or the mechanism does not need them.
     fn reports_wakeups(&self, e: EntityId) -> bool;
 
     /// Returns the promise state of `e`; `None` if Tactus does not count the slice of `e`.
     fn promise(&self, e: EntityId) -> Option<PromiseState>;
+
+    /// Returns the name of the client that `thread` belongs to.
+    fn name_of_holder(&self, thread: &Identity) -> Option<String>;
 
     /// Takes the unfinished restorations of dismissed clients. The caller continues them with [`Restoring::look`]
     /// without holding the promises, and then [returns](Promises::keep_leaving) them.
@@ -98,16 +88,16 @@ impl<K: Kernel> Promises for Dispatcher<K> {
         Dispatcher::read_journal(self, events)
     }
 
-    fn epoch(&self) -> Instant {
-        Dispatcher::epoch(self)
-    }
-
     fn reports_wakeups(&self, e: EntityId) -> bool {
         Dispatcher::reports_wakeups(self, e)
     }
 
     fn promise(&self, e: EntityId) -> Option<PromiseState> {
         self.client_promise(e)
+    }
+
+    fn name_of_holder(&self, thread: &Identity) -> Option<String> {
+        self.holder(*thread).map(str::to_string)
     }
 
     fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {

@@ -1,5 +1,6 @@
 //! [`PromiseRequest`]: a request for a promise.
 
+use super::member::RaiseBy;
 use sched::{CpuSet, EntityId, Nanos, Reservation};
 use serde::{Deserialize, Serialize};
 
@@ -24,11 +25,22 @@ pub enum Others {
     Of(EntityId),
 }
 
+/// What keeps a promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum KeptBy {
+    /// [`Dispatcher`](super::Dispatcher), which raises threads in this way.
+    Dispatcher(RaiseBy),
+    /// The kernel, by SCHED_DEADLINE: [`KernelKept`](super::KernelKept).
+    Kernel,
+}
+
 /// A request for a promise to a process and its descendants.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PromiseRequest {
     /// Name of the client in messages.
     pub name: String,
+    /// What keeps the promise.
+    pub by: KeptBy,
     /// CPU time in every period, summed over all threads and CPUs of the client.
     pub reservation: Reservation,
     /// Number of CPUs among which the slice is divided. Range: 1 …; the slice is at most this number of periods.
@@ -49,11 +61,13 @@ pub struct PromiseRequest {
 }
 
 impl PromiseRequest {
-    /// Returns a request for `reservation` on one CPU of any number, in no gang.
+    /// Returns a request for `reservation` on one CPU of any number, in no gang, kept by turns of threads that inherit their
+    /// priority.
     #[must_use]
     pub fn new(name: impl Into<String>, reservation: Reservation) -> PromiseRequest {
         PromiseRequest {
             name: name.into(),
+            by: KeptBy::Dispatcher(RaiseBy::Inheritance),
             reservation,
             cpus: 1,
             gang: false,

@@ -1,7 +1,7 @@
 //! [`NoRoom`]: the refusal of a promise that does not fit beside the existing promises. The refusal names the nearest
 //! promises that fit, and what else would make room.
 
-use super::request::{PromiseRequest, SLICE_LEAST};
+use super::request::{KeptBy, PromiseRequest, SLICE_LEAST};
 use super::withheld::Withheld;
 use crate::Explanation;
 use crate::interfering::InterferingThread;
@@ -257,6 +257,11 @@ impl NoRoom {
     /// `None`: the machine admits the request.
     pub(super) fn refused(&self, reservation: Reservation) -> Option<Refused> {
         Trial::new(self)?.place(&self.request, reservation).err()
+    }
+
+    /// Returns what would have kept the promise.
+    pub(crate) fn by(&self) -> KeptBy {
+        self.request.by
     }
 
     /// Returns the existing promises.

@@ -75,7 +75,7 @@ impl Withheld {
         let Err(Refused::Utilisation { free_ppm, .. }) = self.keep(machine, cpu, shortest, now) else {
             return;
         };
-        let slice = |period: Nanos| Nanos::ns(period.as_ns() / MILLION * free_ppm);
+        let slice = |period: Nanos| period.scale(free_ppm, MILLION);
         let most = shortest.map(|period| Reservation::new(slice(period), period));
         // What was withheld stays if this does not fit, either.
         let _ = self.set(machine, cpu, most.filter(|most| !most.slice.is_zero()), now);

@@ -386,7 +386,7 @@ fn unanswered(reply: Option<Reply>) -> Refusal {
 mod tests {
     use super::*;
     use crate::directory::Directory;
-    use crate::dispatch::{KeptBy, RaiseBy};
+    use crate::live::AdmissionPolicy;
 
     /// Starts a program that exchanges greetings as a core and then runs `script` in bash, with the descriptor of its connection as
     /// `$fd`. Returns the failure.
@@ -394,7 +394,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let executable = place.path().join("core");
         let text = format!(
-            "#!/bin/bash\nfd=$2\nprintf 'TACTUSMS\\x02\\0\\0\\0' >&$fd\nhead -c 12 <&$fd >/dev/null\n{script}\n"
+            "#!/bin/bash\nfd=$2\nprintf 'TACTUSMS\\x03\\0\\0\\0' >&$fd\nhead -c 12 <&$fd >/dev/null\n{script}\n"
         );
         // Another process writes the file: a concurrent fork of this process would keep the file open for writing, and
         // then the file cannot be executed.
@@ -405,9 +405,8 @@ mod tests {
         let setup = Setup {
             directory: Directory::at(place.path().join("state")),
             executable,
-            policy,
-            knobs: policy.defaults(),
-            by: KeptBy::Dispatcher(RaiseBy::Inheritance),
+            turns: Some(AdmissionPolicy { policy, knobs: policy.defaults() }),
+            reservations: None,
             fault: None,
         };
         match Client::start(&setup) {

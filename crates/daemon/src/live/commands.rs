@@ -8,7 +8,8 @@ use super::message::{Command, Message, News, Reply};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::dispatch::{
-    Admission, EVENTS_MOST, Enclosure, Found, PromiseRequest, Refusal, enclose, release_groups, scan_beating, share,
+    Admission, Dismissed, EVENTS_MOST, Enclosure, Found, KeptBy, PromiseRequest, Refusal, enclose, is_reserved,
+    release_groups, scan_beating, share,
 };
 use crate::interfering::{InterferingThreads, belongs};
 use crate::kernel::CpuShare;
@@ -47,7 +48,9 @@ pub(super) fn serve(shared: &Shared<'_>, connection: &mut Connection, end: &Bell
     waiting.add(end, REQUEST)?;
     waiting.add(&shared.notification, OVER)?;
     let commands = Commands { shared, end, last: Cell::new(Instant::NEVER), interfering: RefCell::default() };
-    let epoch = shared.promises(|promises| promises.epoch());
+    let epoch = at_agent_priority(|| shared.lock().epoch());
+    // The first promise then waits for no scan.
+    commands.find_interfering::<()>(&[]);
     let mut outcome = connection.send(&Message::Ready { epoch }, || commands.goes_on());
     let mut is_reported = false;
     while outcome.is_ok() && commands.goes_on() {
@@ -135,7 +138,7 @@ impl Commands<'_, '_> {
         match command {
             Command::Admit { request, pid } => Reply::Admitted(self.admit(&request, pid).map_err(Into::into)),
             Command::Adjust { entity, slice, period } => {
-                Reply::Changed(adjust(shared, entity, slice, period).map_err(Into::into))
+                Reply::Changed(self.adjust(entity, slice, period).map_err(Into::into))
             }
             Command::Share { pid, share } => Reply::Changed(self.give_share(pid, share).map_err(Into::into)),
             Command::EndShare { pid } => {
@@ -150,12 +153,12 @@ impl Commands<'_, '_> {
                 let (events, lost) = read_journal(shared);
                 Reply::Journal { events, lost }
             }
-            Command::TakeDismissed => Reply::Dismissed(shared.promises(|promises| promises.take_dismissed())),
+            Command::TakeDismissed => Reply::Dismissed(take_dismissed(shared)),
             Command::ReadNews => Reply::News(read_news(shared)),
             Command::ReportsWakeups { entity } => {
-                Reply::ReportsWakeups(shared.promises(|promises| promises.reports_wakeups(entity)))
+                Reply::ReportsWakeups(shared.promises(entity, |promises| promises.reports_wakeups(entity)))
             }
-            Command::Promise { entity } => Reply::Promise(shared.promises(|promises| promises.promise(entity))),
+            Command::Promise { entity } => Reply::Promise(shared.promises(entity, |promises| promises.promise(entity))),
             Command::Warnings => {
                 Reply::Warnings(shared.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone())
             }
@@ -171,16 +174,22 @@ impl Commands<'_, '_> {
         self.await_leaving(pid);
         // The agents would wait for a scan of many threads with the dispatcher.
         let scanned = if ours.contains(&pid) { None } else { scan_beating(&shared.kernel, pid, &beat) };
-        if let Some(kept) = &shared.kernel_kept {
+        let new = scanned.as_ref().map_or(&[][..], |scanned| &scanned.found);
+        self.refuse_members(new)?;
+        self.find_interfering(new);
+        if request.by == KeptBy::Kernel {
             self.refuse_if_ending()?;
-            let entities = kernel_kept::admit(kept, request, pid, &ours, scanned)?;
+            let entities = kernel_kept::admit(shared, request, pid, &ours, scanned)?;
             shared.keeper_bell.ring();
             return Ok(entities);
         }
+        if !shared.has_turns {
+            return Err(kernel_kept::not_set_up("by turns"));
+        }
+        kernel_kept::count_reserved(shared);
         // A CPU without an agent cannot serve a client, even if the client may run on that CPU.
         let request = PromiseRequest { affinity: request.affinity.and(&shared.cpus()), ..request.clone() };
         let Shared { kernel, table, .. } = shared;
-        self.find_interfering(scanned.as_ref().map_or(&[], |scanned| &scanned.found[..]));
         let enclosure = match request.reservation.limit {
             Limit::Soft => Enclosure::none(),
             Limit::Hard => {
@@ -212,12 +221,22 @@ impl Commands<'_, '_> {
         Ok(entities)
     }
 
+    /// Refuses a request for threads that have a promise by any mechanism.
+    fn refuse_members<T>(&self, new: &[Found<T>]) -> Result<(), Refusal> {
+        let shared = self.shared;
+        let holder = |by, it: &Found<T>| shared.promises_of(by, |promises| promises.name_of_holder(&it.identity));
+        let held = |it: &Found<T>| shared.mechanisms().find_map(|by| holder(by, it));
+        let found = new.iter().find_map(|it| Some(Refusal::Already { pid: it.leader.tid, name: held(it)? }));
+        found.map_or(Ok(()), Err)
+    }
+
     /// Finds the threads of other programs that run above the clients, for the admission of the threads `new`.
     fn find_interfering<T>(&self, new: &[Found<T>]) {
         let (shared, me) = (self.shared, std::process::id());
         let front_end = thread::status(me).map_or(me, |status| status.parent);
         let is_client = |thread: &Identity| {
-            new.iter().any(|it| it.identity == *thread) || at_agent_priority(|| shared.lock().is_member(thread))
+            let is_member = |by| shared.promises_of(by, |promises| promises.name_of_holder(thread).is_some());
+            new.iter().any(|it| it.identity == *thread) || shared.mechanisms().any(is_member)
         };
         let pause = |time: Nanos| {
             self.beat();
@@ -225,7 +244,17 @@ impl Commands<'_, '_> {
         };
         let is_ours = |thread: &Identity| is_client(thread) || belongs(thread, &[me, front_end], me);
         let found = self.interfering.borrow_mut().look(is_ours, pause);
-        at_agent_priority(|| shared.lock().set_interfering(found));
+        *shared.interfering.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+
+    /// Changes the promise that `e` is part of.
+    fn adjust(&self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        if is_reserved(e) {
+            return kernel_kept::adjust(self.shared, e, slice, period);
+        }
+        let (answer, call) = self.shared.promises(e, |promises| promises.adjust(e, slice, period));
+        self.shared.call(&call);
+        answer
     }
 
     fn refuse_if_ending(&self) -> Result<(), Refusal> {
@@ -261,38 +290,47 @@ impl Commands<'_, '_> {
     /// Tactus has set for the parent could be recorded as originals of the child.
     fn await_leaving(&self, pid: u32) {
         let end = clock::now() + PATIENCE;
-        while self.shared.promises(|promises| promises.is_leaving(pid)) && clock::now() < end {
+        let is_leaving = |by| self.shared.promises_of(by, |promises| promises.is_leaving(pid));
+        while self.shared.mechanisms().any(is_leaving) && clock::now() < end {
             self.beat();
             clock::sleep(Nanos::ms(1));
         }
     }
 }
 
-fn adjust(shared: &Shared<'_>, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
-    let (answer, call) = shared.promises(|promises| promises.adjust(e, slice, period));
-    shared.call(&call);
-    answer
-}
-
 fn dismiss(shared: &Shared<'_>, e: EntityId) {
-    let call = shared.promises(|promises| promises.dismiss(e));
+    let call = shared.promises(e, |promises| promises.dismiss(e));
     shared.call(&call);
+    if is_reserved(e) {
+        kernel_kept::count_reserved(shared);
+    }
     shared.keeper_bell.ring();
 }
 
 /// Returns the events since the last call, and the number of events that were lost because the journal was full.
 fn read_journal(shared: &Shared<'_>) -> (Vec<(Instant, Event)>, u64) {
-    // Allocate memory before acquiring the lock.
-    let mut events = Vec::with_capacity(EVENTS_MOST);
-    let lost = shared.promises(|promises| promises.read_journal(&mut events));
-    (events, lost)
+    let (mut all, mut lost) = (Vec::new(), 0);
+    for by in shared.mechanisms() {
+        // Allocate memory before acquiring the lock.
+        let mut events = Vec::with_capacity(EVENTS_MOST);
+        lost += shared.promises_of(by, |promises| promises.read_journal(&mut events));
+        all.append(&mut events);
+    }
+    // The sort keeps the order of events at the same instant.
+    all.sort_by_key(|&(at, _)| at);
+    (all, lost)
+}
+
+/// Returns the clients that were dismissed since the last call.
+fn take_dismissed(shared: &Shared<'_>) -> Vec<Dismissed> {
+    shared.mechanisms().flat_map(|by| shared.promises_of(by, |promises| promises.take_dismissed())).collect()
 }
 
 /// Returns the events and dismissals since the last call.
 fn read_news(shared: &Shared<'_>) -> News {
-    // Allocate memory before acquiring the lock.
-    let mut events = Vec::with_capacity(EVENTS_MOST);
-    let (lost, dismissed) = shared.promises(|promises| (promises.read_journal(&mut events), promises.take_dismissed()));
+    // A client that is dismissed between the two calls is in the next report, like its later events.
+    let dismissed = take_dismissed(shared);
+    let (events, lost) = read_journal(shared);
     News { events, lost, dismissed }
 }
 
@@ -315,7 +353,7 @@ fn ancestors() -> Vec<u32> {
 mod tests {
     use super::super::connection::Received;
     use super::*;
-    use crate::dispatch::{Dispatcher, RaiseBy};
+    use crate::dispatch::Dispatcher;
     use crate::linux::Linux;
     use crate::table::Table;
     use std::io::Write;
@@ -331,11 +369,13 @@ mod tests {
         let table = Arc::new(Table::create(Box::new(words), "boot", me));
         let policy = policies::find(crate::terms::POLICY).expect("it is registered");
         let knobs = crate::terms::knobs(policy);
-        let dispatcher = Dispatcher::new(kernel, Arc::clone(&table), policy, &knobs, 1, RaiseBy::Inheritance).unwrap();
+        let dispatcher = Dispatcher::new(kernel, Arc::clone(&table), policy, &knobs, 1).unwrap();
         Shared {
             kernel,
             dispatcher: Mutex::new(dispatcher),
+            has_turns: true,
             kernel_kept: None,
+            interfering: Mutex::default(),
             beginning_loans: Mutex::default(),
             shares: Mutex::default(),
             table,

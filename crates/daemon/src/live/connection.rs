@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// Version of the messages. A process refuses to talk to a process with another version.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"TACTUSMS";
 /// Interval at which a process that waits for the other process checks whether to go on.
 const CHECK: Duration = Duration::from_millis(100);
@@ -216,7 +216,8 @@ mod tests {
         let (mut ours, theirs) = pair();
         let other = std::thread::spawn(move || Connection::new(theirs).unwrap().greet(VERSION + 1, || true));
         let reason = ours.greet(VERSION, || true).unwrap_err();
-        assert!(reason.reason.ends_with("sends messages of version 3, and this program of 2"), "{reason}");
+        let said = format!("sends messages of version {}, and this program of {VERSION}", VERSION + 1);
+        assert!(reason.reason.ends_with(&said), "{reason}");
         assert_eq!(reason.remedy, "use programs of the same version");
         assert!(other.join().unwrap().is_err());
         let (mut ours, mut theirs) = pair();

@@ -8,11 +8,11 @@ use super::failure::Failure;
 use super::fault::Fault;
 use super::keeper::{self, Watcher};
 use super::message::{Message, Opening};
-use super::setup::Setup;
+use super::setup::{AdmissionPolicy, Setup};
 use super::shared::{Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::directory::Directory;
-use crate::dispatch::{Dispatcher, KeptBy, KernelKept, Promises, RaiseBy};
+use crate::dispatch::{Dispatcher, KernelKept, Promises};
 use crate::guardian::{AGENT_PREFIX, KEEPER, remove_groups, sweep, this_program};
 use crate::linux::{Linux, Sentinels};
 use crate::realtime_group;
@@ -137,22 +137,25 @@ fn share<'k>(
     (keeper_events, keeper_bell): (Arc<Waiting>, Arc<Bell>),
 ) -> Result<Shared<'k>, Failure> {
     let refused = |refused: sched::Refused| Failure::Refused(Explanation::new(refused.to_string(), ""));
-    let (policy, knobs, cpus) = (setup.policy, &setup.knobs, places.len());
-    // With a mechanism of the kernel, the dispatcher has no clients.
-    let (by, kernel_kept) = match setup.by {
-        KeptBy::Dispatcher(by) => (by, None),
-        KeptBy::Kernel => {
-            let kept = KernelKept::new(kernel, Arc::clone(table), policy, knobs, cpus).map_err(refused)?;
-            (RaiseBy::Inheritance, Some(Mutex::new(kept)))
-        }
+    let cpus = places.len();
+    // A dispatcher without a policy has no clients, but agents.
+    let Some(AdmissionPolicy { policy, knobs }) = setup.turns.as_ref().or(setup.reservations.as_ref()) else {
+        return Err(Failure::Refused(Explanation::new("the daemon has no mechanism", "report this")));
     };
-    let dispatcher = Dispatcher::new(kernel, Arc::clone(table), policy, knobs, cpus, by).map_err(refused)?;
+    let dispatcher = Dispatcher::new(kernel, Arc::clone(table), policy, knobs, cpus).map_err(refused)?;
+    let epoch = dispatcher.epoch();
+    let reserving = setup.reservations.as_ref().map(|AdmissionPolicy { policy, knobs }| {
+        KernelKept::new(kernel, Arc::clone(table), policy, knobs, cpus, epoch).map(Mutex::new)
+    });
+    let kernel_kept = reserving.transpose().map_err(refused)?;
     let at = |fault: &Fault| Some((fault.stalled()?, clock::now().saturating_add(fault.after)));
     let stall = setup.fault.as_ref().and_then(at);
     Ok(Shared {
         kernel,
         dispatcher: Mutex::new(dispatcher),
+        has_turns: setup.turns.is_some(),
         kernel_kept,
+        interfering: Mutex::default(),
         beginning_loans: Mutex::default(),
         shares: Mutex::default(),
         table: Arc::clone(table),
@@ -186,8 +189,8 @@ fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, connection: &mut Connecti
         let begun = begun.and(keeper);
         let answer = match begun {
             Ok(_) => {
-                // A reserved thread preempts the agents, which have no clients. The kernel keeps its promises without them.
-                if shared.kernel_kept.is_none() {
+                // With reservations only, the agents have no clients. The kernel keeps such promises without the core.
+                if shared.has_turns {
                     shared.begin_beating();
                 }
                 Ok(catch_unwind(AssertUnwindSafe(|| commands::serve(shared, connection, end))))
@@ -231,9 +234,9 @@ fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: 
 /// and the agents continue to beat, so that the guardian restores all threads if this process hangs.
 fn await_leaving(shared: &Shared<'_>) {
     let end = clock::now() + PATIENCE;
-    let has_leaving = || match &shared.kernel_kept {
-        Some(kept) => at_agent_priority(|| kept.lock().is_ok_and(|kept| kept.has_leaving())),
-        None => at_agent_priority(|| shared.dispatcher.lock().is_ok_and(|dispatcher| dispatcher.has_leaving())),
+    let reserves = || shared.kernel_kept.as_ref().is_some_and(|kept| kept.lock().is_ok_and(|kept| kept.has_leaving()));
+    let has_leaving = || {
+        at_agent_priority(|| reserves() || shared.dispatcher.lock().is_ok_and(|dispatcher| dispatcher.has_leaving()))
     };
     shared.keeper_bell.ring();
     while !shared.over.load(Ordering::Acquire) && has_leaving() && clock::now() < end {

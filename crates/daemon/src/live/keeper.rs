@@ -5,7 +5,7 @@ use super::kernel_kept;
 use super::setup::Setup;
 use super::shared::{AT_ONCE, Shared, at_agent_priority};
 use crate::Explanation;
-use crate::dispatch::{Former, Known, ended, find, moved_threads};
+use crate::dispatch::{Former, KeptBy, Known, Promises, ended, find, moved_threads};
 use crate::guardian::{CHECK, Care, Handle, Standby, Succession};
 use crate::kernel::{Kernel, priority};
 use crate::linux::Linux;
@@ -198,7 +198,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             lacks_loans = true;
             has_births = true;
         }
-        if let Some(kept) = &shared.kernel_kept {
+        if let Some(kept) = shared.kernel_kept.as_ref().filter(|_| has_births || is_notified || observed <= now) {
             observed = kernel_kept::observe(shared, kept, has_births);
         }
         if lacks_loans {
@@ -253,7 +253,11 @@ fn adopt_new(shared: &Shared<'_>) {
         if !ended.is_empty() {
             at_agent_priority(|| shared.lock().forget_ended(known.tree, &ended));
         }
-        let mut found = find(shared.kernel, &known).into_iter();
+        let is_reserved = |thread: &Identity| {
+            let holder = |promises: &mut dyn Promises| promises.name_of_holder(thread);
+            shared.kernel_kept.is_some() && shared.promises_of(KeptBy::Kernel, holder).is_some()
+        };
+        let mut found = find(shared.kernel, &known).into_iter().filter(|new| !is_reserved(&new.identity));
         loop {
             let some: Vec<_> = found.by_ref().take(AT_ONCE).collect();
             if some.is_empty() {
@@ -270,15 +274,18 @@ fn adopt_new(shared: &Shared<'_>) {
 
 /// Rescans for children forked by dismissed clients. Returns the pause until the next scan, if a scan is needed.
 fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
-    let mut leaving = shared.promises(|promises| promises.take_leaving());
-    if leaving.is_empty() {
-        return None;
-    }
-    for (_, restoring) in &mut leaving {
-        shared.table.beat(Beating::Keeper);
-        restoring.look(&shared.kernel, &shared.table);
-    }
-    shared.promises(|promises| promises.keep_leaving(leaving))
+    let finish = |by| {
+        let mut leaving = shared.promises_of(by, |promises| promises.take_leaving());
+        if leaving.is_empty() {
+            return None;
+        }
+        for (_, restoring) in &mut leaving {
+            shared.table.beat(Beating::Keeper);
+            restoring.look(&shared.kernel, &shared.table);
+        }
+        shared.promises_of(by, |promises| promises.keep_leaving(leaving))
+    };
+    shared.mechanisms().filter_map(finish).min()
 }
 
 /// Checks the guardian and its standby. Returns whether the standby is about to take over.
@@ -304,11 +311,15 @@ fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>, now: Instant) -> bool {
 /// Replaces the guardian. Without a guardian, no thread may be raised, so all threads stay restored until a new guardian
 /// runs.
 fn replace(shared: &Shared<'_>, watcher: &mut Watcher<'_>) {
-    shared.promises(|promises| promises.suspend());
+    for by in shared.mechanisms() {
+        shared.promises_of(by, |promises| promises.suspend());
+    }
     match watcher.replace() {
         Ok(()) => {
-            let call = shared.promises(|promises| promises.resume());
-            shared.call(&call);
+            for by in shared.mechanisms() {
+                let call = shared.promises_of(by, |promises| promises.resume());
+                shared.call(&call);
+            }
         }
         Err(reason) => shared.fail(reason),
     }

@@ -2,10 +2,10 @@
 
 use super::failure::Failure;
 use super::fault::Fault;
-use super::setup::Setup;
+use super::setup::{AdmissionPolicy, Setup};
 use crate::Explanation;
 use crate::directory::Directory;
-use crate::dispatch::{Dismissed, KeptBy, NoRoom, PromiseRequest, Refusal};
+use crate::dispatch::{Dismissed, NoRoom, PromiseRequest, Refusal};
 use crate::kernel::CpuShare;
 use sched::{Descriptor, EntityId, Instant, Nanos, PromiseState};
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,13 @@ use trace::Event;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Opening {
     directory: Vec<u8>,
-    policy: String,
-    knobs: Vec<(String, i64)>,
-    by: KeptBy,
+    turns: Option<NamedPolicy>,
+    reservations: Option<NamedPolicy>,
     fault: Option<Fault>,
 }
+
+/// An admission policy, by name, and the values of its knobs.
+type NamedPolicy = (String, Vec<(String, i64)>);
 
 /// A command of the front end.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -109,9 +111,8 @@ impl Opening {
     pub(super) fn new(setup: &Setup) -> Opening {
         Opening {
             directory: setup.directory.path().as_os_str().as_bytes().to_vec(),
-            policy: setup.policy.name.to_string(),
-            knobs: setup.knobs.iter().map(|(knob, value)| (knob.name.to_string(), value)).collect(),
-            by: setup.by,
+            turns: setup.turns.as_ref().map(named),
+            reservations: setup.reservations.as_ref().map(named),
             fault: setup.fault.clone(),
         }
     }
@@ -125,16 +126,28 @@ impl Opening {
         find: impl Fn(&str) -> Option<&'static Descriptor>,
         executable: &Path,
     ) -> Result<Setup, Explanation> {
-        let remedy = "use programs of the same version";
-        let policy = find(&self.policy)
-            .ok_or_else(|| Explanation::new(format!("there is no policy `{}`", self.policy), remedy))?;
-        let mut knobs = policy.defaults();
-        for (name, value) in &self.knobs {
-            knobs.set(name, *value).map_err(|error| error.explain())?;
-        }
+        let found = |named: Option<NamedPolicy>| named.map(|named| found(named, &find)).transpose();
+        let (turns, reservations) = (found(self.turns)?, found(self.reservations)?);
         let directory = Directory::at(OsString::from_vec(self.directory));
-        Ok(Setup { directory, executable: executable.to_path_buf(), policy, knobs, by: self.by, fault: self.fault })
+        Ok(Setup { directory, executable: executable.to_path_buf(), turns, reservations, fault: self.fault })
     }
+}
+
+fn named(AdmissionPolicy { policy, knobs }: &AdmissionPolicy) -> NamedPolicy {
+    (policy.name.to_string(), knobs.iter().map(|(knob, value)| (knob.name.to_string(), value)).collect())
+}
+
+fn found(
+    (name, values): NamedPolicy,
+    find: impl Fn(&str) -> Option<&'static Descriptor>,
+) -> Result<AdmissionPolicy, Explanation> {
+    let remedy = "use programs of the same version";
+    let policy = find(&name).ok_or_else(|| Explanation::new(format!("there is no policy `{name}`"), remedy))?;
+    let mut knobs = policy.defaults();
+    for (name, value) in &values {
+        knobs.set(name, *value).map_err(|error| error.explain())?;
+    }
+    Ok(AdmissionPolicy { policy, knobs })
 }
 
 impl From<Refusal> for ReportedRefusal {
@@ -152,7 +165,10 @@ impl ReportedRefusal {
     pub(super) fn of(self, setup: &Setup) -> Refusal {
         match self {
             ReportedRefusal::Invalid(why) => Refusal::Invalid(why),
-            ReportedRefusal::NoRoom(room) => Refusal::NoRoom(Box::new(room.under(*setup.policy, setup.knobs.clone()))),
+            ReportedRefusal::NoRoom(room) => Refusal::NoRoom(Box::new(match setup.admission(room.by()) {
+                Some(AdmissionPolicy { policy, knobs }) => room.under(**policy, knobs.clone()),
+                None => *room,
+            })),
             ReportedRefusal::Other(why) => Refusal::Reported(why),
         }
     }

@@ -36,7 +36,7 @@ pub use core::run_core;
 pub use failure::Failure;
 pub use fault::{Fault, FaultKind, StalledThread};
 pub use message::News;
-pub use setup::Setup;
+pub use setup::{AdmissionPolicy, Setup};
 
 /// The hidden command that runs a process as the core.
 pub const COMMAND: &str = "core";

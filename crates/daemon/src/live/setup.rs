@@ -6,6 +6,15 @@ use crate::dispatch::KeptBy;
 use sched::{Descriptor, Knobs};
 use std::path::PathBuf;
 
+/// A policy that admits promises, with its knobs.
+#[derive(Clone, Debug)]
+pub struct AdmissionPolicy {
+    /// The policy.
+    pub policy: &'static Descriptor,
+    /// Knobs of the policy.
+    pub knobs: Knobs,
+}
+
 /// Parameters of the daemon.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -13,12 +22,20 @@ pub struct Setup {
     pub directory: Directory,
     /// Program that runs as the guardian if started with the arguments `guardian DIRECTORY`.
     pub executable: PathBuf,
-    /// Policy of the daemon.
-    pub policy: &'static Descriptor,
-    /// Knobs of the policy.
-    pub knobs: Knobs,
-    /// What keeps the promises.
-    pub by: KeptBy,
+    /// Policy of the dispatcher. `None`: the daemon keeps no promises by turns.
+    pub turns: Option<AdmissionPolicy>,
+    /// Policy that admits reservations of the kernel. `None`: the daemon makes none.
+    pub reservations: Option<AdmissionPolicy>,
     /// Fault injection.
     pub fault: Option<Fault>,
+}
+
+impl Setup {
+    /// Returns the policy that admits promises which are kept by `by`.
+    pub(super) fn admission(&self, by: KeptBy) -> Option<&AdmissionPolicy> {
+        match by {
+            KeptBy::Dispatcher(_) => self.turns.as_ref(),
+            KeptBy::Kernel => self.reservations.as_ref(),
+        }
+    }
 }

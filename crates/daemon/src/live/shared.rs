@@ -3,12 +3,13 @@
 use super::channel::Channel;
 use super::fault::StalledThread;
 use crate::Explanation;
-use crate::dispatch::{Dispatcher, KernelKept, Promises, begin_loans};
+use crate::dispatch::{Dispatcher, KeptBy, KernelKept, Promises, RaiseBy, begin_loans, is_reserved};
+use crate::interfering::InterferingThread;
 use crate::kernel::priority;
 use crate::linux::Linux;
 use crate::restore;
 use crate::table::{Beating, Row, Table};
-use sched::{CpuSet, Instant, Nanos};
+use sched::{CpuSet, EntityId, Instant, Nanos};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +27,12 @@ pub(super) const AT_ONCE: usize = 4;
 pub(super) struct Shared<'k> {
     pub(super) kernel: &'k Linux,
     pub(super) dispatcher: Mutex<Dispatcher<&'k Linux>>,
-    /// The promises, if the kernel keeps them. The dispatcher has no clients then.
+    /// Whether the dispatcher may have clients.
+    pub(super) has_turns: bool,
+    /// The promises that the kernel keeps. `None`: this daemon makes none.
     pub(super) kernel_kept: Option<Mutex<KernelKept<&'k Linux>>>,
+    /// The interfering threads of other programs, as of the last scan.
+    pub(super) interfering: Mutex<Vec<InterferingThread>>,
     /// Locked by the thread that begins loans.
     pub(super) beginning_loans: Mutex<()>,
     /// The processes with a share of the CPUs, each with the rows of its groups.
@@ -57,12 +62,26 @@ impl<'k> Shared<'k> {
         self.dispatcher.lock().expect("a thread that panics with the dispatcher ends the daemon")
     }
 
-    /// Applies `act` to the promises, whatever keeps them.
-    pub(super) fn promises<T>(&self, act: impl FnOnce(&mut dyn Promises) -> T) -> T {
-        at_agent_priority(|| match &self.kernel_kept {
-            Some(kept) => act(&mut *kept.lock().expect("a thread that panics with the promises ends the daemon")),
-            None => act(&mut *self.lock()),
+    /// Returns the mechanisms of this daemon.
+    pub(super) fn mechanisms(&self) -> impl Iterator<Item = KeptBy> + use<> {
+        let kernel = self.kernel_kept.is_some().then_some(KeptBy::Kernel);
+        [KeptBy::Dispatcher(RaiseBy::Inheritance)].into_iter().chain(kernel)
+    }
+
+    /// Applies `act` to the promises of a mechanism.
+    pub(super) fn promises_of<T>(&self, by: KeptBy, act: impl FnOnce(&mut dyn Promises) -> T) -> T {
+        at_agent_priority(|| match (by, &self.kernel_kept) {
+            (KeptBy::Kernel, Some(kept)) => {
+                act(&mut *kept.lock().expect("a thread that panics with the promises ends the daemon"))
+            }
+            _ => act(&mut *self.lock()),
         })
+    }
+
+    /// Applies `act` to the promises of the mechanism that serves `e`.
+    pub(super) fn promises<T>(&self, e: EntityId, act: impl FnOnce(&mut dyn Promises) -> T) -> T {
+        let by = if is_reserved(e) { KeptBy::Kernel } else { KeptBy::Dispatcher(RaiseBy::Inheritance) };
+        self.promises_of(by, act)
     }
 
     /// Wakes the agents of these CPUs.
@@ -159,12 +178,17 @@ impl<'k> Shared<'k> {
 
 /// Runs `work` at the priority of an agent.
 pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
+    at_priority(priority::AGENT, work)
+}
+
+/// Runs `work` at a real-time priority.
+pub(super) fn at_priority<T>(priority: u32, work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me).ok();
     // The call of `apply` fails only without the privilege for real-time priorities, and then there are no agents to
     // delay. The class is set without reset-on-fork, because clearing reset-on-fork would require CAP_SYS_NICE, and
     // because a donor that `work` starts must start with this priority.
-    let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
+    let class = Attributes::of(attributes::Policy::Fifo { priority });
     let raised = attributes::apply(me, class).is_ok();
     let done = work();
     if let (true, Some(before)) = (raised, before) {
@@ -175,17 +199,19 @@ pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
 
 /// Restores all threads: through the dispatcher if its state is intact, otherwise from the table.
 pub(super) fn restore_all(shared: &Shared<'_>) {
-    let orderly = catch_unwind(AssertUnwindSafe(|| {
-        let is_intact = match &shared.kernel_kept {
-            Some(kept) => !kept.is_poisoned(),
-            None => !shared.dispatcher.is_poisoned(),
+    let dismiss = |by: KeptBy| {
+        let is_intact = match (by, &shared.kernel_kept) {
+            (KeptBy::Kernel, Some(kept)) => !kept.is_poisoned(),
+            _ => !shared.dispatcher.is_poisoned(),
         };
         if is_intact {
-            shared.promises(|promises| promises.dismiss_all());
+            shared.promises_of(by, |promises| promises.dismiss_all());
         }
         is_intact
-    }));
-    if !matches!(orderly, Ok(true)) {
+    };
+    // A dispatcher with clients would raise their threads again, so every intact mechanism dismisses its clients first.
+    let is_orderly = |by| matches!(catch_unwind(AssertUnwindSafe(|| dismiss(by))), Ok(true));
+    if !shared.mechanisms().map(is_orderly).fold(true, |all, one| all & one) {
         // A thread that inherits a priority may occupy the CPU that this thread needs.
         let broken = || shared.dispatcher.lock().unwrap_or_else(PoisonError::into_inner).end_loans();
         let _ = catch_unwind(AssertUnwindSafe(broken));

@@ -1,6 +1,8 @@
 //! [`Scene`]: a simulated host with a daemon.
 
-use daemon::dispatch::{Dispatcher, Enclosure, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose, find};
+use daemon::dispatch::{
+    Dispatcher, Enclosure, KeptBy, PromiseRequest, RaiseBy, Refusal, Signals, begin_loans, enclose, find,
+};
 use daemon::kernel::Kernel;
 use daemon::table::Table;
 use sched::{CpuId, EntityId, Instant, Limit, Nanos, Reservation};
@@ -19,6 +21,8 @@ pub(crate) struct Scene {
     pub(crate) host: SimulatedKernel,
     pub(crate) daemon: Caller,
     pub(crate) dispatcher: Dispatcher<Caller>,
+    /// How the threads of clients are raised.
+    by: RaiseBy,
     /// Agents, indexed by CPU.
     pub(crate) agents: Vec<u32>,
     /// Number of turns so far.
@@ -41,9 +45,9 @@ impl Scene {
         let table = Table::create(Box::new(daemon.map(&Memory::new(Table::words(80)))), "boot", me);
         let policy = policies::find(daemon::terms::POLICY).expect("it is registered");
         let knobs = daemon::terms::knobs(policy);
-        let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), policy, &knobs, cpus, by).unwrap();
+        let dispatcher = Dispatcher::new(daemon.clone(), Arc::new(table), policy, &knobs, cpus).unwrap();
         let agents = (0..cpus).map(|cpu| daemon.serve(CpuId::new(cpu))).collect();
-        Scene { host, daemon, dispatcher, agents, turns: 0, foreseen: 0, then: vec![Instant::NEVER; cpus] }
+        Scene { host, daemon, dispatcher, by, agents, turns: 0, foreseen: 0, then: vec![Instant::NEVER; cpus] }
     }
 
     /// Starts a process with these threads. Returns the tids.
@@ -71,6 +75,7 @@ impl Scene {
             Limit::Hard => enclose(&self.daemon, self.dispatcher.table(), pid, &|| {}).expect("it can be frozen"),
             Limit::Soft => Enclosure::none(),
         };
+        let request = &PromiseRequest { by: KeptBy::Dispatcher(self.by), ..request.clone() };
         let admitted = self.dispatcher.admit_scanned(request, pid, &[self.daemon.pid()], None, enclosure);
         if let Ok(admission) = &admitted {
             while self.dispatcher.adopt_further(admission.tree, 1).expect("it can be adopted").is_some() {}

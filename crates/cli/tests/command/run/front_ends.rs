@@ -64,7 +64,7 @@ struct Bare {
     place: Place,
 }
 
-const GREETING: [u8; 12] = *b"TACTUSMS\x02\0\0\0";
+const GREETING: [u8; 12] = *b"TACTUSMS\x03\0\0\0";
 /// The command that requests all warnings, with its length, and the reply without warnings.
 const WARNINGS: [u8; 5] = [1, 0, 0, 0, 9];
 const NO_WARNINGS: [u8; 3] = [1, 7, 0];
@@ -90,8 +90,8 @@ impl Bare {
         let mut greeting = [0; 12];
         bare.socket.read_exact(&mut greeting).unwrap();
         assert_eq!(greeting, GREETING);
-        // The directory, the policy, no knobs, the mechanism (turns, by inheritance), and no stall.
-        let opening = [&[4][..], b"live", &[8], b"gang-edf", &[0, 0, 0, 0]].concat();
+        // The directory, the policy of turns without values of knobs, no reservations, and no fault.
+        let opening = [&[4][..], b"live", &[1, 8], b"gang-edf", &[0, 0, 0]].concat();
         bare.send(&[&[u8::try_from(opening.len()).unwrap(), 0, 0, 0], &opening[..]].concat());
         let ready = bare.receive();
         assert_eq!(ready[0], 0, "it is ready: {ready:?}");
@@ -124,9 +124,9 @@ impl Bare {
 fn a_core_refuses_a_front_end_of_another_version_or_none_at_all() {
     let Some(_turn) = turn() else { return };
     let greetings: [(&[u8], &str); 3] = [
-        (b"TACTUSMS\x03\0\0\0", "sends messages of version 3, and this program of 2"),
+        (b"TACTUSMS\x04\0\0\0", "sends messages of version 4, and this program of 3"),
         (b"GET / HTTP/1.1", "the other process is no process of Tactus"),
-        (b"TACTUSMS\x02\0\0\0\x03\0\0\0\xff\xff\xff", "malformed message"),
+        (b"TACTUSMS\x03\0\0\0\x03\0\0\0\xff\xff\xff", "malformed message"),
     ];
     for (greeting, words) in greetings {
         let mut bare = Bare::begin();

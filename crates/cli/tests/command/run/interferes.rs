@@ -3,6 +3,7 @@
 use super::super::Place;
 use super::refuses::refused;
 use super::{BUSY_NOW_AND_THEN, HOG, Live, turn};
+use daemon::interfering::overrun;
 use sched::Nanos;
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
@@ -22,17 +23,18 @@ fn start(work: Work, wanted: Attributes) -> Option<Child> {
 #[test]
 fn a_promise_beside_a_reserved_thread_is_smaller_and_kept() {
     let Some(_turn) = turn() else { return };
-    let Some(child) = start(HOG, Attributes::reserved(Nanos::ms(2), Nanos::ms(20))) else { return };
+    let Some(child) = start(HOG, Attributes::reserved(Nanos::ms(2), Nanos::ms(40))) else { return };
     let tid = child.pid();
-    // The thread takes at most 1 ms + 2 ms (2 - 0.1) of 10 ms.
-    let said = format!("(thread {tid}, SCHED_DEADLINE, 2ms every 20ms)");
-    let promise = |slice| ["--period", "10ms", "--slice", slice];
+    // The thread takes at most 2 ms + 2 ms (2 - 0.05) of 40 ms, and an overrun.
+    let said = format!("(thread {tid}, SCHED_DEADLINE, 2ms every 40ms");
+    let taken = Nanos::us(2_000 + 3_900) + overrun();
+    let promise = |slice| ["--period", "40ms", "--slice", slice];
     let command = ["--", "touch", "touched"];
+    let above = format!("threads above all clients may take {taken} of 40ms");
     let remedy = format!("end thread {tid}");
-    let words =
-        ["only 42.00 % can still be promised", "threads above all clients may take 4.8ms of 10ms", &said, &remedy];
-    refused(&[&promise("5ms")[..], &command].concat(), &words);
-    let mut live = Live::begin(&[&promise("4200us")[..], &["--for", "1s", "--json", "--", "sh", "-c", SPIN]].concat());
+    refused(&[&promise("35ms")[..], &command].concat(), &[&above, &said, &remedy]);
+    let fits = format!("{}ns", (Nanos::ms(36) - taken).as_ns());
+    let mut live = Live::begin(&[&promise(&fits)[..], &["--for", "1s", "--json", "--", "sh", "-c", SPIN]].concat());
     let done = live.done();
     assert_eq!(done.code, Some(0), "{}", done.stderr);
 }

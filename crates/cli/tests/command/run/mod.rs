@@ -19,6 +19,7 @@ mod instants;
 mod interferes;
 mod keeps;
 mod lab;
+mod mechanisms;
 mod refuses;
 mod reservations;
 mod restores;

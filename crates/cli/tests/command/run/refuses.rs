@@ -22,7 +22,7 @@ pub(super) fn refused(args: &[&str], words: &[&str]) -> String {
     done.stderr
 }
 
-fn assert_said(done: &Done, words: &[&str]) {
+pub(super) fn assert_said(done: &Done, words: &[&str]) {
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
     // The error message without line breaks.
     let said = done.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");

@@ -65,7 +65,7 @@ fn the_report_has_the_delivered_periods_and_the_mechanism() {
     let number = |name: &str| entity[name].as_u64().unwrap_or_else(|| panic!("{name}: {entity:#}"));
     assert!(number("periods_judged") > 150 && number("periods_missed") * 20 <= number("periods_judged"), "{entity:#}");
     assert_eq!(entity["mechanism"]["name"], "SCHED_DEADLINE");
-    assert_eq!(entity["mechanism"]["reason"], "requested by `--mechanism deadline`");
+    assert_eq!(entity["mechanism"]["reason"], "as requested");
     let delivered = number("delivered_ns");
     assert!(delivered.abs_diff(400_000_000) <= 40_000_000, "a fifth of two seconds, and not {delivered} ns");
     assert_eq!(Now::of(child.pid()), before);

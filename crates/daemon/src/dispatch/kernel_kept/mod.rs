@@ -1,14 +1,18 @@
 //! [`KernelKept`]: promises that the kernel keeps, by reservations of SCHED_DEADLINE.
 //!
-//! Admission uses the same machine and the same refusals as the dispatcher, with a policy that places no client. The
-//! machine only counts the reservations: no entity ever runs in it. Every reserved thread is an entity.
+//! Admission uses a machine and the same refusals as the dispatcher, with a policy that places no client. The machine only
+//! counts the reservations: no entity ever runs in it. Every reserved thread is an entity. Beside clients of the dispatcher, a
+//! reserved thread is an [interfering thread](crate::interfering).
 //!
 //! The kernel keeps such a promise without the daemon. The caller [observes](KernelKept::observe) the threads from
 //! time to time: their CPU time, whether another process has changed their attributes, and new threads.
 
 mod account;
+mod books;
 mod choice;
 mod thread;
+
+pub(crate) use books::is_reserved;
 
 use super::admit::eligible;
 use super::dispatcher::Dismissed;
@@ -16,17 +20,16 @@ use super::journal::Journal;
 use super::leaving::{AllLeaving, Leaving};
 use super::promises::Promises;
 use super::refusal::Refusal;
-use super::request::PromiseRequest;
+use super::request::{KeptBy, PromiseRequest};
 use super::room::{HeldPromise, NoRoom};
 use super::scan::{Found, Scanned, found_in, scan};
 use crate::Explanation;
+use crate::interfering::{Demand, InterferingThread};
 use crate::kernel::Kernel;
 use crate::restore::Restoring;
 use crate::table::Table;
-use sched::{
-    CpuId, CpuSet, Descriptor, EntityId, Instant, Kicks, Knobs, Machine, Nanos, Params, PromiseState, Refused,
-    Reservation, Topology,
-};
+use books::Books;
+use sched::{CpuId, CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos, Params, PromiseState, Refused, Reservation};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use sys::thread::Identity;
@@ -37,7 +40,7 @@ use trace::Event;
 pub struct KernelKept<K: Kernel> {
     kernel: K,
     table: Arc<Table>,
-    machine: Machine,
+    books: Books,
     policy: Descriptor,
     knobs: Knobs,
     epoch: Instant,
@@ -64,12 +67,13 @@ struct Tree {
 
 impl<K: Kernel> std::fmt::Debug for KernelKept<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KernelKept").field("machine", &self.machine).field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("KernelKept").field("books", &self.books).field("table", &self.table).finish_non_exhaustive()
     }
 }
 
 impl<K: Kernel> KernelKept<K> {
-    /// Returns the state without promises, for CPUs `0..cpus`. `policy` admits the promises.
+    /// Returns the state without promises, for CPUs `0..cpus`. `policy` admits the promises, and `epoch` is time zero of the
+    /// journal, according to the kernel's clock.
     ///
     /// # Errors
     /// The policy does not support these knobs.
@@ -79,13 +83,13 @@ impl<K: Kernel> KernelKept<K> {
         policy: &Descriptor,
         knobs: &Knobs,
         cpus: usize,
+        epoch: Instant,
     ) -> Result<KernelKept<K>, Refused> {
-        let machine = Machine::build(policy, Topology::new(cpus), knobs, Kicks::Delivered)?;
-        let epoch = kernel.now();
+        let books = Books::new(policy, knobs, cpus)?;
         Ok(KernelKept {
             kernel,
             table,
-            machine,
+            books,
             policy: *policy,
             knobs: knobs.clone(),
             epoch,
@@ -112,7 +116,7 @@ impl<K: Kernel> KernelKept<K> {
         ours: &[u32],
         scanned: Option<Scanned<K::Thread>>,
     ) -> Result<Vec<EntityId>, Refusal> {
-        let all = self.machine.topology().all();
+        let all = self.books.topology().all();
         let reservation = choice::reservation(request, &all)?;
         let leader = self.kernel.identity(&eligible(&self.kernel, pid, ours)?);
         let scanned = scanned.filter(|scanned| scanned.leader == leader).or_else(|| scan(&self.kernel, pid));
@@ -151,10 +155,57 @@ impl<K: Kernel> KernelKept<K> {
         let name = request.name.clone();
         self.clients.push(Tree { promise, name, root: pid, known, has_warned: false });
         for thread in self.threads.iter().filter(|thread| thread.promise == promise) {
-            let params = Box::new(*self.machine.params(thread.entity));
+            let params = Box::new(self.books.params(thread.entity));
             self.journal.note(now, Event::Attach { entity: thread.entity, name: thread.name.clone(), params });
         }
         Ok(entities)
+    }
+
+    /// Returns the reserved threads, which interfere with clients of the dispatcher. Each may overrun its slice by `overrun`.
+    #[must_use]
+    pub fn interfering(&self, overrun: Nanos) -> Vec<InterferingThread> {
+        self.threads.iter().map(|it| interfering(&it.name, it.identity.tid, it.reservation(), overrun)).collect()
+    }
+
+    /// Returns the interfering threads after the admission of `request` to process `pid`.
+    ///
+    /// # Errors
+    /// SCHED_DEADLINE cannot keep such a promise.
+    pub fn interfering_with(
+        &self,
+        request: &PromiseRequest,
+        pid: u32,
+        overrun: Nanos,
+    ) -> Result<Vec<InterferingThread>, Refusal> {
+        let reservation = choice::reservation(request, &self.books.topology().all())?;
+        let new = (0..request.cpus.max(1)).map(|_| interfering(&request.name, pid, reservation, overrun));
+        Ok(self.interfering(overrun).into_iter().chain(new).collect())
+    }
+
+    /// Returns the interfering threads after a change of the promise that `e` is part of to `slice` in every `period`.
+    ///
+    /// # Errors
+    /// There is no such promise, or SCHED_DEADLINE cannot keep it.
+    pub fn interfering_after(
+        &self,
+        e: EntityId,
+        slice: Nanos,
+        period: Nanos,
+        overrun: Nanos,
+    ) -> Result<Vec<InterferingThread>, Refusal> {
+        let promise = self.threads.iter().find(|it| it.entity == e).ok_or(Refusal::NoPromise)?.promise;
+        let part = choice::reservation(&self.change(promise, slice, period), &self.books.topology().all())?;
+        let reservation = |it: &ReservedThread<K>| if it.promise == promise { part } else { it.reservation() };
+        Ok(self.threads.iter().map(|it| interfering(&it.name, it.identity.tid, reservation(it), overrun)).collect())
+    }
+
+    /// Returns the request for a change of a promise.
+    fn change(&self, promise: usize, slice: Nanos, period: Nanos) -> PromiseRequest {
+        let of_promise: Vec<&ReservedThread<K>> = self.threads.iter().filter(|it| it.promise == promise).collect();
+        let (cpus, full) = (of_promise.len(), of_promise.first().map_or("", |it| it.name.as_str()));
+        let name = full.rsplit_once('/').filter(|_| cpus > 1).map_or(full, |(name, _)| name);
+        let (by, affinity) = (KeptBy::Kernel, self.books.topology().all());
+        PromiseRequest { by, cpus, affinity, ..PromiseRequest::new(name, Reservation::new(slice, period)) }
     }
 
     /// Attaches an entity for each requested CPU to the machine.
@@ -163,7 +214,7 @@ impl<K: Kernel> KernelKept<K> {
         let mut entities: Vec<EntityId> = Vec::with_capacity(request.cpus);
         for _ in 0..request.cpus.max(1) {
             let params = Params { reservation: Some(reservation), ..Params::default() };
-            match self.machine.attach(now, params) {
+            match self.books.attach(now, params) {
                 Ok(e) => entities.push(e),
                 Err(refused) => {
                     entities.into_iter().for_each(|e| self.detach(e, now));
@@ -171,13 +222,11 @@ impl<K: Kernel> KernelKept<K> {
                 }
             }
         }
-        self.machine.settle(now);
         Ok(entities)
     }
 
     fn detach(&mut self, e: EntityId, now: Instant) {
-        self.machine.detach(now, e);
-        self.machine.settle(now);
+        self.books.detach(now, e);
     }
 
     /// Reverts an admission that the kernel has refused.
@@ -200,9 +249,9 @@ impl<K: Kernel> KernelKept<K> {
             reservation: thread.reservation(),
             gang: None,
         });
-        let all = self.machine.topology().all();
+        let all = self.books.topology().all();
         let request = PromiseRequest { affinity: all, ..request.clone() };
-        let (policy, cpus) = (Some((self.policy, self.knobs.clone())), self.machine.topology().cpus);
+        let (policy, cpus) = (Some((self.policy, self.knobs.clone())), self.books.topology().cpus);
         let free: (u64, Option<CpuId>) = (free_ppm, on);
         let (held, interfering) = (held.collect(), Vec::new());
         Refusal::NoRoom(Box::new(NoRoom { request, gang: None, own: all, free, held, interfering, cpus, policy }))
@@ -244,10 +293,10 @@ impl<K: Kernel> KernelKept<K> {
         self.clients.retain(|tree| threads.iter().any(|thread| thread.promise == tree.promise));
     }
 
-    /// Observes the threads: records their CPU time, ends the promises to threads that have ended or that other
-    /// processes have changed, and finds new threads if `has_births`. Returns the instant of the next observation,
-    /// according to the kernel's clock, and reasons that ended no promise.
-    pub fn observe(&mut self, has_births: bool) -> (Instant, Vec<Explanation>) {
+    /// Observes the threads: records their CPU time, and ends the promises to threads that have ended or that other
+    /// processes have changed. Returns the instant of the next observation, according to the kernel's clock, and reasons
+    /// that ended no promise.
+    pub fn observe(&mut self) -> (Instant, Vec<Explanation>) {
         let now = self.now();
         let is_served = !self.is_suspended;
         let mut over: Vec<(EntityId, Option<Explanation>)> = Vec::new();
@@ -266,40 +315,51 @@ impl<K: Kernel> KernelKept<K> {
         if !over.is_empty() {
             self.end(|thread| over.iter().find(|(e, _)| *e == thread.entity).map(|(_, why)| why.clone()));
         }
-        if has_births && is_served {
-            self.adopt_new();
-        }
         let next = self.threads.iter().map(|thread| thread.next_read()).min().unwrap_or(Instant::NEVER);
         let next = if next == Instant::NEVER { next } else { self.epoch.saturating_add(next.since(Instant::ZERO)) };
         (next, std::mem::take(&mut self.warnings))
     }
 
-    /// Gives new threads and children the attributes that they would have inherited without Tactus: the kernel resets
-    /// the attributes of a child of a reserved thread.
-    fn adopt_new(&mut self) {
-        for tree in &mut self.clients {
-            let Some(scanned) = scan(&self.kernel, tree.root) else { continue };
-            let mut now = BTreeSet::new();
-            for new in &scanned.found {
-                now.insert(new.identity);
-                if tree.known.contains(&new.identity) {
-                    continue;
-                }
-                let with = |wanted: &dyn Fn(&ReservedThread<K>) -> bool| {
-                    self.threads.iter().find(|it| it.promise == tree.promise && wanted(it))
-                };
-                let parent = with(&|it| it.leader == new.leader)
-                    .or_else(|| with(&|it| it.leader.tid == new.parent))
-                    .or_else(|| with(&|_| true));
-                if let Some(parent) = parent {
-                    thread::bring_up(&self.kernel, &new.thread, parent);
-                }
-                if !std::mem::replace(&mut tree.has_warned, true) {
-                    self.warnings.push(choice::not_served(&tree.name, new.identity.tid));
-                }
-            }
-            tree.known = now;
+    /// Returns the number of reserved threads.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Returns the process trees of the promises: the number of the promise, and the pid of the root.
+    #[must_use]
+    pub fn trees(&self) -> Vec<(usize, u32)> {
+        self.clients.iter().map(|tree| (tree.promise, tree.root)).collect()
+    }
+
+    /// Gives the new threads and children of a tree the attributes that they would have inherited without Tactus: the kernel
+    /// resets the attributes of a child of a reserved thread. `scanned` is the result of a [`scan`] of the tree without
+    /// this state.
+    pub fn adopt(&mut self, promise: usize, scanned: &Scanned<K::Thread>) {
+        if self.is_suspended {
+            return;
         }
+        let Some(tree) = self.clients.iter_mut().find(|tree| tree.promise == promise) else { return };
+        let mut now = BTreeSet::new();
+        for new in &scanned.found {
+            now.insert(new.identity);
+            if tree.known.contains(&new.identity) {
+                continue;
+            }
+            let with = |wanted: &dyn Fn(&ReservedThread<K>) -> bool| {
+                self.threads.iter().find(|it| it.promise == promise && wanted(it))
+            };
+            let parent = with(&|it| it.leader == new.leader)
+                .or_else(|| with(&|it| it.leader.tid == new.parent))
+                .or_else(|| with(&|_| true));
+            if let Some(parent) = parent {
+                thread::bring_up(&self.kernel, &new.thread, parent);
+            }
+            if !std::mem::replace(&mut tree.has_warned, true) {
+                self.warnings.push(choice::not_served(&tree.name, new.identity.tid));
+            }
+        }
+        tree.known = now;
     }
 
     fn now(&self) -> Instant {
@@ -309,32 +369,24 @@ impl<K: Kernel> KernelKept<K> {
     fn try_adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
         let now = self.now();
         let thread = self.threads.iter().find(|it| it.entity == e).ok_or(Refusal::NoPromise)?;
-        let (promise, full) = (thread.promise, thread.name.as_str());
+        let promise = thread.promise;
         let of_promise = |it: &&ReservedThread<K>| it.promise == promise;
         let entities: Vec<EntityId> = self.threads.iter().filter(of_promise).map(|it| it.entity).collect();
-        let name = full.rsplit_once('/').filter(|_| entities.len() > 1).map_or(full, |(name, _)| name).to_string();
-        let affinity = self.machine.topology().all();
-        let request = PromiseRequest {
-            cpus: entities.len(),
-            affinity,
-            ..PromiseRequest::new(name, Reservation::new(slice, period))
-        };
-        let part = choice::reservation(&request, &affinity)?;
-        let before: Vec<Params> = entities.iter().map(|&e| *self.machine.params(e)).collect();
+        let request = self.change(promise, slice, period);
+        let part = choice::reservation(&request, &request.affinity)?;
+        let before: Vec<Params> = entities.iter().map(|&e| self.books.params(e)).collect();
         let undo = |it: &mut KernelKept<K>, count: usize| {
             for (&e, was) in entities.iter().zip(&before).take(count) {
-                let again = it.machine.adjust(now, e, *was);
+                let again = it.books.adjust(now, e, *was);
                 assert!(again.is_ok(), "an earlier promise fits again: {again:?}");
             }
-            it.machine.settle(now);
         };
         for (nth, (&e, was)) in entities.iter().zip(&before).enumerate() {
-            if let Err(refused) = self.machine.adjust(now, e, Params { reservation: Some(part), ..*was }) {
+            if let Err(refused) = self.books.adjust(now, e, Params { reservation: Some(part), ..*was }) {
                 undo(self, nth);
                 return Err(self.refusal(&request, refused, Some(promise)));
             }
         }
-        self.machine.settle(now);
         let was: Vec<Reservation> = self.threads.iter().filter(of_promise).map(|it| it.reservation()).collect();
         for nth in 0..entities.len() {
             let mut threads = self.threads.iter_mut().filter(|it| it.promise == promise);
@@ -354,7 +406,7 @@ impl<K: Kernel> KernelKept<K> {
             }
         }
         for e in entities {
-            let params = Box::new(*self.machine.params(e));
+            let params = Box::new(self.books.params(e));
             self.journal.note(now, Event::Adjust { entity: e, params });
         }
         Ok(())
@@ -401,16 +453,16 @@ impl<K: Kernel> Promises for KernelKept<K> {
         self.journal.exchange(events)
     }
 
-    fn epoch(&self) -> Instant {
-        self.epoch
-    }
-
     fn reports_wakeups(&self, _: EntityId) -> bool {
         true
     }
 
     fn promise(&self, _: EntityId) -> Option<PromiseState> {
         None
+    }
+
+    fn name_of_holder(&self, thread: &Identity) -> Option<String> {
+        self.threads.iter().find(|it| it.identity == *thread).map(|it| it.name.clone())
     }
 
     fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {
@@ -428,4 +480,15 @@ impl<K: Kernel> Promises for KernelKept<K> {
     fn is_leaving(&self, pid: u32) -> bool {
         self.leaving.includes(&self.kernel, pid)
     }
+}
+
+/// Returns a reserved thread as an interfering thread.
+fn interfering(
+    name: &str,
+    tid: u32,
+    Reservation { slice, period, .. }: Reservation,
+    overrun: Nanos,
+) -> InterferingThread {
+    let demand = Demand::Reserved { runtime: slice, period, overrun };
+    InterferingThread { tid, name: name.to_string(), demand, cpus: CpuSet::ALL }
 }

@@ -157,7 +157,10 @@ impl Terms {
     #[must_use]
     pub fn predicting(&self) -> Knobs {
         let mut knobs = self.knobs.clone();
-        knobs.set_word("enforce", "soft").expect("the policy has this knob");
+        // Under SCHED_DEADLINE, the slice is the limit.
+        if self.by() != KeptBy::Kernel {
+            knobs.set_word("enforce", "soft").expect("the policy has this knob");
+        }
         knobs
     }
 

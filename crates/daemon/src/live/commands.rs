@@ -8,8 +8,8 @@ use super::message::{Command, Message, News, Reply};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::dispatch::{
-    Admission, Dismissed, EVENTS_MOST, Enclosure, Found, KeptBy, PromiseRequest, Refusal, enclose, is_reserved,
-    release_groups, scan_beating, share,
+    Admission, Dismissed, EVENTS_MOST, Enclosure, Found, KeptBy, PromiseRequest, Promises, Refusal, enclose,
+    is_reserved, release_groups, scan_beating, share,
 };
 use crate::interfering::{InterferingThreads, belongs};
 use crate::kernel::CpuShare;
@@ -150,7 +150,7 @@ impl Commands<'_, '_> {
                 Reply::Done
             }
             Command::ReadJournal => {
-                let (events, lost) = read_journal(shared);
+                let (events, lost) = read_journals(shared, |_| ());
                 Reply::Journal { events, lost }
             }
             Command::TakeDismissed => Reply::Dismissed(take_dismissed(shared)),
@@ -307,13 +307,22 @@ fn dismiss(shared: &Shared<'_>, e: EntityId) {
     shared.keeper_bell.ring();
 }
 
-/// Returns the events since the last call, and the number of events that were lost because the journal was full.
-fn read_journal(shared: &Shared<'_>) -> (Vec<(Instant, Event)>, u64) {
+/// Returns the clients that were dismissed since the last call.
+fn take_dismissed(shared: &Shared<'_>) -> Vec<Dismissed> {
+    shared.mechanisms().flat_map(|by| shared.promises_of(by, |promises| promises.take_dismissed())).collect()
+}
+
+/// Returns the events since the last call, and the number of events that were lost because a journal was full. Calls `also`
+/// for the promises of each mechanism, at the same time.
+fn read_journals(shared: &Shared<'_>, mut also: impl FnMut(&mut dyn Promises)) -> (Vec<(Instant, Event)>, u64) {
     let (mut all, mut lost) = (Vec::new(), 0);
     for by in shared.mechanisms() {
         // Allocate memory before acquiring the lock.
         let mut events = Vec::with_capacity(EVENTS_MOST);
-        lost += shared.promises_of(by, |promises| promises.read_journal(&mut events));
+        lost += shared.promises_of(by, |promises| {
+            also(promises);
+            promises.read_journal(&mut events)
+        });
         all.append(&mut events);
     }
     // The sort keeps the order of events at the same instant.
@@ -321,16 +330,10 @@ fn read_journal(shared: &Shared<'_>) -> (Vec<(Instant, Event)>, u64) {
     (all, lost)
 }
 
-/// Returns the clients that were dismissed since the last call.
-fn take_dismissed(shared: &Shared<'_>) -> Vec<Dismissed> {
-    shared.mechanisms().flat_map(|by| shared.promises_of(by, |promises| promises.take_dismissed())).collect()
-}
-
 /// Returns the events and dismissals since the last call.
 fn read_news(shared: &Shared<'_>) -> News {
-    // A client that is dismissed between the two calls is in the next report, like its later events.
-    let dismissed = take_dismissed(shared);
-    let (events, lost) = read_journal(shared);
+    let mut dismissed = Vec::new();
+    let (events, lost) = read_journals(shared, |promises| dismissed.append(&mut promises.take_dismissed()));
     News { events, lost, dismissed }
 }
 
@@ -353,14 +356,18 @@ fn ancestors() -> Vec<u32> {
 mod tests {
     use super::super::connection::Received;
     use super::*;
-    use crate::dispatch::Dispatcher;
+    use crate::dispatch::{Dispatcher, KernelKept, RaiseBy, Signals};
     use crate::linux::Linux;
     use crate::table::Table;
+    use sched::{CpuId, Reservation};
     use std::io::Write;
     use std::os::unix::net::UnixStream;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicBool, AtomicU64};
     use std::sync::{Arc, Mutex};
+    use sys::child::{Child, Work};
     use sys::shared::Words;
+    use sys::{affinity, attributes};
 
     /// Returns the state of a core without agents, whose table is in `directory`.
     fn shared<'k>(kernel: &'k Linux, directory: &std::path::Path) -> Shared<'k> {
@@ -447,5 +454,35 @@ mod tests {
             assert!(format!("{refused:?}").contains("ends on request"), "{refused:?}");
             core.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn after_a_panic_with_one_mechanism_the_clients_of_the_other_are_dismissed() {
+        let (directory, kernel) = (tempfile::tempdir().unwrap(), Linux::new().unwrap());
+        let mut shared = shared(&kernel, directory.path());
+        let policy = policies::find(crate::terms::DEADLINE_POLICY).expect("it is registered");
+        let table = Arc::clone(&shared.table);
+        let kept = KernelKept::new(&kernel, table, policy, &policy.defaults(), 1, clock::now()).unwrap();
+        shared.kernel_kept = Some(Mutex::new(kept));
+        let child = Child::start(Work::Sleep).unwrap();
+        let now = || (attributes::get(child.pid()).unwrap(), affinity::get(child.pid()).unwrap());
+        let before = now();
+        let by = KeptBy::Dispatcher(RaiseBy::Attributes);
+        let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
+        let request = PromiseRequest { by, ..PromiseRequest::new("client", reservation) };
+        if let Err(refused) = shared.lock().admit(&request, child.pid(), &[]) {
+            eprintln!("SKIPPED: {refused}");
+            return;
+        }
+        let _ = shared.lock().turn(CpuId::new(0), Signals::default());
+        assert_ne!(now().0, before.0, "a sleeping client is raised");
+        let poison = || {
+            let _held = shared.kernel_kept.as_ref().map(|kept| kept.lock());
+            panic!("a broken law")
+        };
+        assert!(catch_unwind(AssertUnwindSafe(poison)).is_err());
+        restore_all(&shared);
+        assert_eq!(now(), before);
+        assert!(shared.lock().known().is_empty(), "no agent raises a client again");
     }
 }

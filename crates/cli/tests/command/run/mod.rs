@@ -31,6 +31,7 @@ mod vm;
 use super::{Done, Place};
 use daemon::directory::Directory;
 use sched::{CpuSet, Instant, Nanos};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -277,10 +278,15 @@ impl Live {
     /// Waits until each thread of `tids` has been raised at least once.
     fn await_raised(&self, tids: &[u32]) {
         // A thread above all clients counts at admissions, so the test watches only after them.
+        let mut recorded = BTreeSet::new();
         for &tid in tids {
             let is_recorded = || {
-                let table = self.directory().open_table().ok().flatten();
-                table.is_some_and(|table| table.entries().iter().any(|(_, entry)| entry.thread.tid == tid))
+                if !recorded.contains(&tid) {
+                    let table = self.directory().open_table().ok().flatten();
+                    let entries = table.map(|table| table.entries()).unwrap_or_default();
+                    recorded.extend(entries.iter().map(|(_, entry)| entry.thread.tid));
+                }
+                recorded.contains(&tid)
             };
             self.await_that(tid, Nanos::ms(1), is_recorded);
         }
@@ -291,7 +297,7 @@ impl Live {
     }
 
     /// Waits until thread `tid` is as it is `wanted`, and checks this after every `pause`.
-    fn await_that(&self, tid: u32, pause: Nanos, wanted: impl Fn() -> bool) {
+    fn await_that(&self, tid: u32, pause: Nanos, mut wanted: impl FnMut() -> bool) {
         let begin = clock::now();
         while !wanted() {
             let said = || self.said("stderr");

@@ -79,7 +79,8 @@ mod tests {
         let find = |name| policies::find(name).expect("it is registered");
         let policies = Policies { linux: find("linux"), daemon: find(daemon::terms::POLICY) };
         let drawn = Options::draw(3);
-        let options = Options { cpus: 1, clients: 3, others: false, refusals: false, plan: None, ..drawn };
+        let options =
+            Options { cpus: 1, clients: 3, others: false, refusals: false, adjusts: false, plan: None, ..drawn };
         let (mut session, _) = set_up(&options, &policies, false);
         let end = session.host.world().now() + length;
         session.run_until(end, &mut |_, _| Ok(false)).expect("dispatcher and machine agree");
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn a_dispatcher_that_missed_actions_is_found_by_state_and_by_level() {
         let (mut states, mut levels) = (0, 0);
-        for ms in 100..120 {
+        for ms in 100..180 {
             let (earlier, later) = (session(Nanos::ms(ms)), session(Nanos::ms(ms + 2)));
             let clients: Vec<EntityId> = earlier.daemon.served.iter().map(Served::entity).collect();
             assert!(clients.len() > 1, "{clients:?}");

@@ -1,5 +1,6 @@
-//! Interfering threads: threads of other programs that run above the clients, by SCHED_DEADLINE or by a real-time
-//! priority. Tactus cannot delay such a thread, so a promise accounts for the CPU time that the thread may take.
+//! Interfering threads: threads that run above the clients of the dispatcher, by SCHED_DEADLINE or by a real-time priority.
+//! The dispatcher cannot delay such a thread, so a promise accounts for the CPU time that the thread may take.
+//! [`InterferingThreads`] finds those of other programs. Tactus's own are the threads that it has reserved.
 
 use crate::kernel::priority;
 use sched::{CpuSet, Instant, Nanos};
@@ -103,7 +104,7 @@ impl fmt::Display for Demand {
     }
 }
 
-/// A thread of another program that runs above the clients.
+/// A thread that runs above the clients of the dispatcher.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InterferingThread {
     /// Tid of the thread.
@@ -131,7 +132,7 @@ struct Candidate {
     ran: Nanos,
 }
 
-/// Finds interfering threads.
+/// Finds the interfering threads of other programs.
 #[derive(Debug)]
 pub struct InterferingThreads {
     /// Time of the last scan, and the CPU time of each real-time thread before its sample.

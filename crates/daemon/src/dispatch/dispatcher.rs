@@ -68,7 +68,7 @@ pub struct Dispatcher<K: Kernel> {
     /// Whether service is suspended because no guardian is alive.
     pub(super) suspended: bool,
     pub(super) journal: Journal,
-    /// CPU time that is kept free for threads of other programs.
+    /// CPU time that is kept free for interfering threads.
     pub(super) withheld: Withheld,
     actions: Vec<Action>,
     pub(super) left: Vec<Dismissed>,

@@ -221,7 +221,7 @@ impl<K: Kernel> Dispatcher<K> {
         let free = self.make_way(&common, period, now);
         let params = Params { affinity: free, ..*self.machine.params(e) };
         let answer = if free.is_empty() {
-            Err("threads of other programs may take the time of these CPUs".to_string())
+            Err("threads above all clients may take the time of these CPUs".to_string())
         } else {
             let refused = |refused| Refusal::Promise(refused).reason().reason.into_owned();
             self.machine.adjust(now, e, params).map_err(refused)

@@ -51,7 +51,7 @@ pub struct NoRoom {
     /// Share of a CPU that one more client could reserve, and the CPU. Unit: parts per million.
     pub(super) free: (u64, Option<CpuId>),
     pub(super) held: Vec<HeldPromise>,
-    /// Threads of other programs that run above the clients.
+    /// Threads that run above all clients.
     pub(super) interfering: Vec<InterferingThread>,
     pub(super) cpus: usize,
     /// Policy that has refused the request, with its knobs. Not part of messages: see [`NoRoom::under`].
@@ -79,7 +79,7 @@ pub struct Alternatives {
     pub affinity: Option<CpuSet>,
     /// Names of existing promises. The end of any one of them makes room.
     pub ends: Vec<String>,
-    /// Threads of other programs. The end of any one of them makes room.
+    /// Threads that run above all clients. The end of any one of them makes room.
     pub threads: Vec<InterferingThread>,
 }
 
@@ -270,7 +270,7 @@ impl NoRoom {
         &self.held
     }
 
-    /// Returns the threads of other programs that run above the clients.
+    /// Returns the threads that run above all clients.
     #[must_use]
     pub fn interfering(&self) -> &[InterferingThread] {
         &self.interfering

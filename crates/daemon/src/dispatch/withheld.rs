@@ -13,7 +13,7 @@ const MILLION: u64 = 1_000_000;
 
 /// An entity for the interfering threads of a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Kept {
+struct Placeholder {
     entity: EntityId,
     reservation: Reservation,
 }
@@ -23,13 +23,13 @@ struct Kept {
 pub(super) struct Withheld {
     threads: Vec<InterferingThread>,
     /// Indexed by CPU. Empty as long as nothing was withheld.
-    kept: Vec<Option<Kept>>,
+    placeholders: Vec<Option<Placeholder>>,
 }
 
 impl Withheld {
     /// Returns what is withheld for `threads`: nothing yet.
     pub(super) fn new(threads: Vec<InterferingThread>) -> Withheld {
-        Withheld { threads, kept: Vec::new() }
+        Withheld { threads, placeholders: Vec::new() }
     }
 
     /// Returns the interfering threads.
@@ -44,7 +44,7 @@ impl Withheld {
 
     /// Returns whether there is nothing to withhold, and nothing withheld.
     pub(super) fn is_nothing(&self) -> bool {
-        self.threads.is_empty() && self.kept.iter().all(Option::is_none)
+        self.threads.is_empty() && self.placeholders.iter().all(Option::is_none)
     }
 
     /// Returns the reservation for the interfering threads of `cpu` if the shortest period there is `shortest`.
@@ -88,28 +88,30 @@ impl Withheld {
         wanted: Option<Reservation>,
         now: Instant,
     ) -> Result<(), Refused> {
-        let had = self.kept.get(cpu.index()).copied().flatten();
-        if wanted == had.map(|kept| kept.reservation) {
+        let had = self.placeholders.get(cpu.index()).copied().flatten();
+        if wanted == had.map(|placeholder| placeholder.reservation) {
             return Ok(());
         }
         let affinity = CpuSet::one(cpu);
         let params = |reservation| Params { reservation: Some(reservation), affinity, ..Params::default() };
-        let kept = match (had, wanted) {
+        let placeholder = match (had, wanted) {
             (None, None) => None,
-            (Some(Kept { entity, .. }), None) => {
+            (Some(Placeholder { entity, .. }), None) => {
                 machine.detach(now, entity);
                 None
             }
-            (None, Some(reservation)) => Some(Kept { entity: machine.attach(now, params(reservation))?, reservation }),
-            (Some(Kept { entity, .. }), Some(reservation)) => {
+            (None, Some(reservation)) => {
+                Some(Placeholder { entity: machine.attach(now, params(reservation))?, reservation })
+            }
+            (Some(Placeholder { entity, .. }), Some(reservation)) => {
                 machine.adjust(now, entity, params(reservation))?;
-                Some(Kept { entity, reservation })
+                Some(Placeholder { entity, reservation })
             }
         };
-        if self.kept.len() <= cpu.index() {
-            self.kept.resize(cpu.index() + 1, None);
+        if self.placeholders.len() <= cpu.index() {
+            self.placeholders.resize(cpu.index() + 1, None);
         }
-        self.kept[cpu.index()] = kept;
+        self.placeholders[cpu.index()] = placeholder;
         Ok(())
     }
 }

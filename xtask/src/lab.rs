@@ -16,7 +16,7 @@ pub(crate) struct Lab {
     /// Record the measurements and the verdicts, and draw the figures.
     #[arg(long)]
     record: bool,
-    /// Also judge the claims under other values of each parameter.
+    /// Judge the claims under other values of each parameter. With `--record`, the verdicts are recorded.
     #[arg(long)]
     robust: bool,
     /// Run a few points with one seed, and compare them with the record.

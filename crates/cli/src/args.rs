@@ -457,7 +457,7 @@ pub(crate) struct LabRun {
     /// Run all points with the seeds 1 to 5, and compare the values with the recorded results
     #[arg(long, conflicts_with_all = ["full", "smoke", "seeds", "first_seed", "live", "record", "json"])]
     pub(crate) replay: bool,
-    /// Also judge the claims under other plausible values of each parameter: assumed values 25 % lower and higher
+    /// Judge the claims under other plausible values of each parameter, such as assumed values 25 % lower and higher
     #[arg(long, conflicts_with_all = ["full", "smoke", "seeds", "first_seed", "live", "replay"])]
     pub(crate) robust: bool,
     /// Number of threads; by default the number of CPUs
@@ -472,7 +472,7 @@ pub(crate) struct LabRun {
     /// Run the live experiments, with real processes on this host; needs the privileges of `tactus run`
     #[arg(long, conflicts_with = "threads")]
     pub(crate) live: bool,
-    /// Write measured.json and RESULT.md of each paper; without --live, requires all experiments
+    /// Write measured.json and RESULT.md of each paper; without --live and --robust, requires all experiments (--robust: write robust.json and RESULT.md)
     #[arg(long, conflicts_with = "full")]
     pub(crate) record: bool,
     /// Print the verdicts and all measurements as JSON

@@ -5,6 +5,7 @@ mod evidence;
 mod host;
 mod judged;
 mod live;
+mod varied;
 
 use crate::args::{Lab, LabList, LabRun, LabWhat};
 use crate::claims::named;
@@ -20,10 +21,8 @@ use lab::provenance::{PROVENANCE, Provenance};
 use lab::results::RECORDED;
 use lab::store::{self, Store};
 use lab::suite::Stage;
-use lab::varied::{self, ROBUST, Varied};
-use lab::{Paper, Problem, Results, Suite, robust};
+use lab::{Paper, Problem, Results, Suite};
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -92,6 +91,9 @@ fn list(args: &LabList) -> Result<ExitCode, Failure> {
 
 fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let mut papers = Paper::all(&args.papers)?;
+    if args.robust {
+        return varied::play(papers, args);
+    }
     if args.smoke || args.replay {
         papers = recorded(papers)?;
     }
@@ -102,50 +104,38 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     }
     suite(&papers, &claims, args).check()?;
     let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
-    let threads =
-        args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
+    let threads = threads(args);
     let bar = Bar::default();
     let in_order = output::end_in_order();
     let asked = suite(&papers, &claims, args);
-    let played = asked.play(&store, Stage::Simulator(threads), &bar).and_then(|results| {
-        let varied = if args.robust { vary(&asked, &results, &store, threads, &bar)? } else { Vec::new() };
-        Ok((results, varied))
-    });
+    let played = asked.play(&store, Stage::Simulator(threads), &bar);
     drop(in_order);
     bar.finish(played.is_ok());
-    let (results, varied) = match played {
-        Err(Problem::Interrupted) => {
-            output::complain("interrupted: finished runs are kept, and the same command resumes");
-            return Ok(ExitCode::from(130));
-        }
+    let results = match played {
+        Err(Problem::Interrupted) => return Ok(interrupted()),
         other => other?,
     };
-    if args.robust {
-        papers.iter_mut().zip(varied).for_each(|(paper, varied)| paper.robust = varied);
-    }
     if args.smoke || args.replay {
         return compare(&papers, &results);
     }
     report(&suite(&papers, &claims, args), &results, args)
 }
 
+/// Returns the number of threads on which runs take place.
+fn threads(args: &LabRun) -> usize {
+    args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from)
+}
+
+/// Reports an interruption, and returns its exit code.
+fn interrupted() -> ExitCode {
+    output::complain("interrupted: finished runs are kept, and the same command resumes");
+    ExitCode::from(130)
+}
+
 /// Returns the selection of experiments that `args` requests.
 fn suite<'p>(papers: &'p [Paper], claims: &'p [String], args: &LabRun) -> Suite<'p> {
     let seeds = if args.replay { Some(lab::experiment::SEEDS) } else { args.seeds.map(u32::from) };
     Suite { papers, claims, extent: extent(args.full, args.smoke), seeds, first_seed: args.first_seed }
-}
-
-/// Judges the claims of each paper under other values of its parameters.
-fn vary(
-    suite: &Suite<'_>,
-    results: &[Results],
-    store: &Mutex<Store>,
-    threads: usize,
-    bar: &Bar,
-) -> Result<Vec<Vec<Varied>>, Problem> {
-    let asks = |id: &str| suite.asks(id);
-    let of = |(paper, results): (&Paper, &Results)| robust::vary(paper, results, &asks, store, threads, bar);
-    suite.papers.iter().zip(results).map(of).collect()
 }
 
 /// Returns the papers with recorded results. Prints a warning for every other paper.
@@ -191,15 +181,12 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
         }
         let verdicts = judge(paper, measured, |id| suite.asks(id))?;
         text += &table(paper, &verdicts);
-        if args.robust {
-            text += &varied_lines(paper);
-        }
         judged.push((paper, Judged { paper: &paper.key, verdicts, measured }));
     }
     // Nothing is recorded unless the claims of all papers can be judged.
     for (paper, of) in judged.iter().filter(|_| args.record) {
         text += &changed(paper, &of.verdicts);
-        record(paper, of.measured, &of.verdicts, args.robust)?;
+        record(paper, of.measured, &of.verdicts)?;
     }
     if args.record {
         keep(&args.papers.join(PROVENANCE), Provenance::of_this_program().to_text().as_bytes())?;
@@ -213,24 +200,6 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
         output::print(&text)?;
     }
     reject_toothless(&judged)
-}
-
-/// Counts the variations of the parameters of `paper`, and the verdicts that differ. Lists the values without verdicts.
-fn varied_lines(paper: &Paper) -> String {
-    let flips: Vec<_> = paper.robust.iter().flat_map(|varied| &varied.flips).collect();
-    let claims: BTreeSet<_> = flips.iter().map(|flip| &flip.claim).collect();
-    let mut text = format!(
-        "other values of parameters: {}; verdicts that differ: {}, of claims: {}\n",
-        paper.robust.len(),
-        flips.len(),
-        claims.len()
-    );
-    for Varied { parameter, value, unjudged, .. } in &paper.robust {
-        if let Some(why) = unjudged {
-            text += &format!("no verdict under {parameter} = {value}: {why}\n");
-        }
-    }
-    text + "\n"
 }
 
 /// Describes the differences of `verdicts` from the verdicts on the recorded results under the current bounds.
@@ -253,12 +222,9 @@ fn changed(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
     if text.is_empty() { text } else { text + "\n" }
 }
 
-/// Writes measured.json, RESULT.md and, if `is_robust`, robust.json of `paper`. After an interruption, each of the files
-/// is complete, with either the old or the new content.
-fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>], is_robust: bool) -> Result<(), Failure> {
+/// Writes measured.json and RESULT.md of `paper`. After an interruption, each of the files is complete, with either the
+/// old or the new content.
+fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
     keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
-    if is_robust {
-        keep(&paper.directory.join(ROBUST), varied::to_text(&paper.robust).as_bytes())?;
-    }
     write_result(paper, measured, verdicts)
 }

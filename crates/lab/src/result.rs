@@ -69,19 +69,29 @@ fn variations(paper: &Paper) -> String {
     if paper.robust.is_empty() {
         return String::new();
     }
-    let flipped = paper.robust.iter().filter(|varied| !varied.flips.is_empty()).count();
+    let values = |is_counted: &dyn Fn(&Varied) -> bool| {
+        let counted = paper.robust.iter().filter(|varied| is_counted(varied));
+        counted.map(|varied| (&varied.parameter, &varied.value)).collect::<BTreeSet<_>>().len()
+    };
     let mut text = format!(
         "\n## Other values of parameters\n\nThe claims were also judged under {} other values of parameters, one at a \
-         time ({ROBUST}). Under {flipped} of them, at least one verdict differs; the limits of each claim name these \
+         time ({ROBUST}). Under {} of them, at least one verdict differs; the limits of each claim name these \
          values.\n",
-        paper.robust.len(),
+        values(&|_| true),
+        values(&|varied| !varied.flips.is_empty()),
     );
+    let judged: BTreeSet<&String> = paper.robust.iter().flat_map(|varied| &varied.claims).collect();
+    let is_open = |id: &&String| !judged.contains(id);
+    let open: Vec<&str> = paper.claims.iter().map(|claim| &claim.id).filter(is_open).map(String::as_str).collect();
+    if !open.is_empty() {
+        text += &format!("Not judged under other values: {}.\n", open.join(", "));
+    }
     let unjudged: Vec<_> = paper.robust.iter().filter_map(|it| Some((it, it.unjudged.as_ref()?))).collect();
     if !unjudged.is_empty() {
-        text += "\n| value without verdicts | reason |\n|---|---|\n";
+        text += "\n| value without verdicts | claims | reason |\n|---|---|---|\n";
     }
-    for (Varied { parameter, value, .. }, why) in unjudged {
-        text += &format!("| {} = {} | {} |\n", cell(parameter), cell(value), cell(why));
+    for (Varied { parameter, value, claims, .. }, why) in unjudged {
+        text += &format!("| {} = {} | {} | {} |\n", cell(parameter), cell(value), claims.join(", "), cell(why));
     }
     text
 }

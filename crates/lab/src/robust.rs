@@ -16,9 +16,6 @@ use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-/// Greatest number of seeds with which variations are run.
-const SEEDS: usize = 5;
-
 /// Relative change of an assumed value. Unit: percent.
 const CHANGE_PERCENT: f64 = 25.0;
 
@@ -39,7 +36,8 @@ struct Variation {
 }
 
 /// Runs the points that the checks of `paper` read under other values of each parameter, and returns the verdicts that
-/// differ. `results` are the results with the usual values. Only the claims that `asked` selects count. A value with
+/// differ. `results` are the results with the usual values and, for all points, the seeds from 1 with which the
+/// variations are run. Only the claims that `asked` selects count. A value with
 /// which a scenario is invalid, or with which a check has no result, has the reason instead of verdicts.
 ///
 /// # Errors
@@ -52,15 +50,14 @@ pub fn vary(
     threads: usize,
     watch: &dyn Watch,
 ) -> Result<Vec<Varied>, Problem> {
-    let results = limited(results);
-    let verdicts = statuses(paper, &results, asked)?;
-    let read = points_read(paper, &results, asked)?;
+    let verdicts = statuses(paper, results, asked)?;
+    let read = points_read(paper, results, asked)?;
     let is_read = |experiment: &&Experiment| read.iter().any(|(name, _)| *name == experiment.name);
     let variations = variations(paper, &paper.experiments.iter().filter(is_read).collect::<Vec<_>>());
     let usual_plan = read.iter().map(|point| block(&paper.experiments, &results, point).expect("it is of the paper"));
     let texts = Texts::of(&plan::cells(&usual_plan.collect::<Vec<_>>(), Extent::Usual)?);
     let plans: Vec<Result<Vec<Cell<'_>>, String>> =
-        variations.iter().map(|it| changed(it, &results, &read, &texts).map_err(|why| why.brief())).collect();
+        variations.iter().map(|it| changed(it, results, &read, &texts).map_err(|why| why.brief())).collect();
     let cells: Vec<Cell<'_>> = plans.iter().flatten().flatten().cloned().collect();
     let failures = Mutex::new(BTreeMap::new());
     suite::play_tolerating(&cells, store, Stage::Simulator(threads), watch, &|nth, why| {
@@ -70,7 +67,7 @@ pub fn vary(
     let failures = failures.into_inner().expect("no thread panics while it holds the lock");
     let store = store.lock().expect("no thread panics while it holds the lock");
     let judged = |plan: Result<Vec<Cell<'_>>, String>| {
-        let varied = replaced(&results, &plan?, &store, &failures)?;
+        let varied = replaced(results, &plan?, &store, &failures)?;
         Ok(flips(&verdicts, &statuses(paper, &varied, asked).map_err(|why| why.brief())?))
     };
     let varied = |(it, plan): (&Variation, _)| {
@@ -78,7 +75,8 @@ pub fn vary(
             Ok(flips) => (flips, None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        Varied { parameter: it.parameter.clone(), value: it.value.clone(), flips, unjudged }
+        let claims = verdicts.keys().cloned().collect();
+        Varied { parameter: it.parameter.clone(), value: it.value.clone(), claims, flips, unjudged }
     };
     Ok(variations.iter().zip(plans).map(varied).collect())
 }
@@ -90,13 +88,6 @@ fn flips(usual: &IndexMap<String, Status>, varied: &IndexMap<String, Status>) ->
         (to != *from).then(|| Flip { claim: claim.clone(), from: *from, to })
     };
     usual.iter().filter_map(flip).collect()
-}
-
-/// Returns `results` with the seeds with which variations are run.
-fn limited(results: &Results) -> Results {
-    let mut results = results.clone();
-    results.experiments.values_mut().flatten().for_each(|row| row.seeds.truncate(SEEDS));
-    results
 }
 
 fn statuses(

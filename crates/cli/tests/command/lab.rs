@@ -129,11 +129,20 @@ fn other_values_of_a_parameter_are_tried_and_recorded() {
     // With a longer run, the tasks have equal weights.
     let changed = scenario.replace("{% if policy", "{% if length != \"375ms\" and policy");
     place.file("papers/tiny/scenarios/hogs.toml", &changed);
+    let nothing = ran(&place, &["run", "all", "--robust", "--record"]);
+    assert!(
+        nothing.code == Some(2) && nothing.stderr.contains("run `tactus lab run all --record` first"),
+        "{}",
+        nothing.stderr
+    );
+    good(&place, &["run", "all", "--record"]);
+    let measured = place.read("papers/tiny/measured.json");
     let text = good(&place, &["run", "all", "--robust", "--record"]);
-    assert!(text.contains("T1   partly"), "{text}");
     // Four points: 20 seeds, then 5 with two other lengths. Other costs do not change the scenario, because it has none.
     assert_eq!(lines(&place), 4 * 20 + 2 * 4 * 5);
     assert!(text.contains("other values of parameters: 4; verdicts that differ: 2, of claims: 2\n"), "{text}");
+    assert!(text.contains("T1   shares · length = 375ms: predicted becomes not\n"), "{text}");
+    assert_eq!(place.read("papers/tiny/measured.json"), measured, "the record has the usual values");
     let varied = json(&String::from_utf8(place.read("papers/tiny/robust.json")).expect("it is text"));
     assert_eq!(varied[0]["parameter"], "shares · length");
     assert_eq!((&varied[0]["value"], &varied[0]["flips"]), (&"225ms".into(), &Value::Array(Vec::new())));
@@ -141,6 +150,15 @@ fn other_values_of_a_parameter_are_tried_and_recorded() {
     let result = String::from_utf8(place.read("papers/tiny/RESULT.md")).expect("it is text");
     assert!(result.contains("Limits: shares · length = 375ms: predicted becomes not."), "{result}");
     assert!(result.contains("judged under 4 other values of parameters"), "{result}");
+    assert!(good(&place, &["judge"]).contains("T1   partly"), "a verdict that differs limits the claim");
+    // One claim alone replaces its own entries, and keeps those of the other claims.
+    place.file("papers/tiny/robust.json", b"[]");
+    good(&place, &["run", "T2", "--robust", "--record"]);
+    let result = String::from_utf8(place.read("papers/tiny/RESULT.md")).expect("it is text");
+    assert!(result.contains("Not judged under other values: T1, T3."), "{result}");
+    good(&place, &["run", "T1", "T3", "--robust", "--record"]);
+    let result = String::from_utf8(place.read("papers/tiny/RESULT.md")).expect("it is text");
+    assert!(!result.contains("Not judged") && result.contains("under 4 other values"), "{result}");
     // A value with which the scenario is invalid has no verdict, and the others are judged all the same.
     let invalid = format!("{changed}\n{{% if length == \"225ms\" %}}nothing = 1{{% endif %}}\n");
     place.file("papers/tiny/scenarios/hogs.toml", invalid);

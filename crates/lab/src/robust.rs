@@ -54,7 +54,7 @@ pub fn vary(
     let read = points_read(paper, results, asked)?;
     let is_read = |experiment: &&Experiment| read.iter().any(|(name, _)| *name == experiment.name);
     let variations = variations(paper, &paper.experiments.iter().filter(is_read).collect::<Vec<_>>());
-    let usual_plan = read.iter().map(|point| block(&paper.experiments, &results, point).expect("it is of the paper"));
+    let usual_plan = read.iter().map(|point| block(&paper.experiments, results, point).expect("it is of the paper"));
     let texts = Texts::of(&plan::cells(&usual_plan.collect::<Vec<_>>(), Extent::Usual)?);
     let plans: Vec<Result<Vec<Cell<'_>>, String>> =
         variations.iter().map(|it| changed(it, results, &read, &texts).map_err(|why| why.brief())).collect();

@@ -123,6 +123,15 @@ impl Waiting {
         })
     }
 
+    /// Adds the socket `source`, which is reported once: when the other end is closed. Received data is not reported.
+    ///
+    /// # Errors
+    /// The source is in the set already, or cannot be waited for.
+    pub fn add_hang_up(&self, source: impl AsFd, number: u64) -> Result<()> {
+        epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::RDHUP | EventFlags::ET)
+            .map_err(|errno| Error::from(errno, format!("wait for source {number}"), "use a socket with another end"))
+    }
+
     /// Removes `source`.
     ///
     /// # Errors
@@ -192,6 +201,19 @@ mod tests {
         assert_eq!(waiting.next(Instant::ZERO).unwrap(), None);
         assert!(waiting.remove(&process).is_err());
     }
+
+    #[test]
+    fn a_socket_reports_once_that_its_other_end_is_closed() {
+        use std::io::Write;
+        use std::os::unix::net::UnixStream;
+        let (waiting, (ours, mut theirs)) = (Waiting::new().unwrap(), UnixStream::pair().unwrap());
+        waiting.add_hang_up(&ours, 7).unwrap();
+        theirs.write_all(b"data").unwrap();
+        assert_eq!(waiting.next(Instant::ZERO).unwrap(), None);
+        drop(theirs);
+        assert_eq!((waiting.next(Instant::NEVER).unwrap(), waiting.next(Instant::ZERO).unwrap()), (Some(7), None));
+    }
+
     #[test]
     fn a_gate_lets_through_once_however_often_it_was_opened() {
         let (gate, passed) = (Gate::new(), AtomicU32::new(0));

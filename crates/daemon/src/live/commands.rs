@@ -3,6 +3,7 @@
 use super::connection::{Connection, Received};
 use super::failure::Failure;
 use super::fault::StalledThread;
+use super::keeper::FRONT_END;
 use super::kernel_kept;
 use super::message::{Command, Message, News, Reply};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
@@ -47,6 +48,7 @@ pub(super) fn serve(shared: &Shared<'_>, connection: &mut Connection, end: &Bell
     waiting.add(&*connection, COMMAND)?;
     waiting.add(end, REQUEST)?;
     waiting.add(&shared.notification, OVER)?;
+    shared.keeper_events.add_hang_up(&*connection, FRONT_END)?;
     let commands = Commands { shared, end, last: Cell::new(Instant::NEVER), interfering: RefCell::default() };
     let epoch = at_agent_priority(|| shared.lock().epoch());
     // The first promise then waits for no scan.
@@ -114,6 +116,16 @@ impl Commands<'_, '_> {
         self.last.get() != Instant::NEVER
     }
 
+    /// Refuses a promise or a share while the core ends.
+    fn refuse_if_ending(&self) -> Result<(), Refusal> {
+        let reason = match self.is_ending() {
+            true => "the core ends on request of another process",
+            false if self.shared.is_left.load(Ordering::SeqCst) => "the front end has ended",
+            false => return Ok(()),
+        };
+        Err(Refusal::Reported(Explanation::new(reason, "start it again")))
+    }
+
     /// Beats. Returns whether the command thread continues to serve the front end.
     fn goes_on(&self) -> bool {
         self.beat();
@@ -178,8 +190,8 @@ impl Commands<'_, '_> {
         self.refuse_members(new)?;
         self.find_interfering(new);
         if request.by == KeptBy::Kernel {
-            self.refuse_if_ending()?;
-            let entities = kernel_kept::admit(shared, request, pid, &ours, scanned)?;
+            let may_admit = || self.refuse_if_ending();
+            let entities = kernel_kept::admit(shared, request, pid, &ours, scanned, may_admit)?;
             shared.keeper_bell.ring();
             return Ok(entities);
         }
@@ -198,8 +210,13 @@ impl Commands<'_, '_> {
             }
         };
         let groups = enclosure.rows();
-        let admit = || shared.lock().admit_scanned(&request, pid, &ours, scanned, enclosure);
-        let answer = self.refuse_if_ending().and_then(|()| at_agent_priority(admit));
+        // A promise that is made after the restoration of all threads would stay.
+        let admit = || {
+            let mut dispatcher = shared.lock();
+            self.refuse_if_ending()?;
+            dispatcher.admit_scanned(&request, pid, &ours, scanned, enclosure)
+        };
+        let answer = at_agent_priority(admit);
         let answer = answer.inspect_err(|_| release_groups(kernel, table, &groups, &beat));
         let Admission { entities, tree, call } = answer.map_err(|refused| match refused {
             Refusal::NoRoom(room) => Refusal::NoRoom(Box::new(room.among(&shared.cpus()))),
@@ -255,14 +272,6 @@ impl Commands<'_, '_> {
         let (answer, call) = self.shared.promises(e, |promises| promises.adjust(e, slice, period));
         self.shared.call(&call);
         answer
-    }
-
-    fn refuse_if_ending(&self) -> Result<(), Refusal> {
-        if self.is_ending() {
-            let why = Explanation::new("the core ends on request of another process", "start it again");
-            return Err(Refusal::Reported(why));
-        }
-        Ok(())
     }
 
     /// Gives process `pid` and its descendants this share of the CPUs. Takes some 10 ms.

@@ -164,6 +164,7 @@ fn share<'k>(
         keeper_events,
         keeper_bell,
         over: AtomicBool::new(false),
+        is_left: AtomicBool::new(false),
         looking: AtomicU64::new(u64::MAX),
         is_faulty: stall.is_some(),
         stall: Mutex::new(stall),

@@ -26,6 +26,9 @@ const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 pub(super) const KEEPER_BELL: u64 = 0;
 /// Number, in the keeper's event set, of the end of the guardian or of its standby. [`Linux::BIRTH`] is 1.
 const END: u64 = 2;
+/// Number, in the keeper's event set, of the end of the front end. The command thread, which has ordinary priority, may
+/// wait long for a CPU.
+pub(super) const FRONT_END: u64 = 3;
 /// Interval between checks whether the guardian beats, and of the affinity of served threads.
 const WATCH: Nanos = CHECK;
 
@@ -216,6 +219,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         match signals {
             Some(KEEPER_BELL) => drop(shared.keeper_bell.rings()),
             Some(END) => watched = Instant::ZERO,
+            Some(FRONT_END) => shared.leave(),
             _ => {}
         }
     }

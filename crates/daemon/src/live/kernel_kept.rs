@@ -20,7 +20,7 @@ fn with<'k, T>(kept: &Mutex<KernelKept<&'k Linux>>, act: impl FnOnce(&mut Kernel
 }
 
 /// Makes the promise `request` to process `pid`, with the result of an earlier scan. `ours` are the pids of Tactus and its
-/// ancestors.
+/// ancestors. `may_admit` is called with the promises locked, and refuses the promise while the core ends.
 ///
 /// # Errors
 /// The request is refused; nothing has changed.
@@ -30,10 +30,12 @@ pub(super) fn admit<'k>(
     pid: u32,
     ours: &[u32],
     scanned: Option<Scanned<<&'k Linux as Kernel>::Thread>>,
+    may_admit: impl Fn() -> Result<(), Refusal>,
 ) -> Result<Vec<EntityId>, Refusal> {
     let Some(kept) = &shared.kernel_kept else { return Err(not_set_up("by SCHED_DEADLINE")) };
     let wanted = with(kept, |kept| kept.interfering_with(request, pid, overrun()))?;
-    beside_clients(shared, wanted, || with(kept, |kept| kept.admit(request, pid, ours, scanned)))
+    let admit = |kept: &mut KernelKept<&'k Linux>| may_admit().and_then(|()| kept.admit(request, pid, ours, scanned));
+    beside_clients(shared, wanted, || with(kept, admit))
 }
 
 /// Changes the promise that `e` is part of.

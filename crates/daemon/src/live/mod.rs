@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The core never waits for the front end: the journal is bounded, and only the command thread writes into the socket.
-//! When the socket is closed, the core restores all threads and ends.
+//! When the socket is closed, the keeper restores all threads at once, and the core ends. The command thread, which has
+//! ordinary priority, may wait long for a CPU on a busy host.
 //!
 //! A thread that holds the dispatcher's lock runs at the priority of an agent. A holder at ordinary priority could be
 //! preempted, and would then delay every agent.

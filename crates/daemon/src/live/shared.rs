@@ -45,6 +45,8 @@ pub(super) struct Shared<'k> {
     pub(super) keeper_events: Arc<Waiting>,
     pub(super) keeper_bell: Arc<Bell>,
     pub(super) over: AtomicBool,
+    /// Whether the front end has closed its connection. No further promise is made.
+    pub(super) is_left: AtomicBool,
     /// Interval between scans for new threads whose forks the host does not report. Unit: ns.
     pub(super) looking: AtomicU64,
     /// Whether a thread is to stall. Otherwise, turns do not lock the following field.
@@ -166,6 +168,13 @@ impl<'k> Shared<'k> {
         restore_all(self);
         // No thread is raised any more, so the agents need not beat, and the report of the failure may take long.
         self.table.set_watched(0);
+    }
+
+    /// Restores all threads, because the front end has closed its connection. A promise that is being made is refused, or
+    /// its threads are restored: the mark is set before the locks are acquired.
+    pub(super) fn leave(&self) {
+        self.is_left.store(true, Ordering::SeqCst);
+        restore_all(self);
     }
 
     pub(super) fn end(&self) {

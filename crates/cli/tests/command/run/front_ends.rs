@@ -1,7 +1,7 @@
 //! The core and its front end: the death and the stop of either, and messages that the core refuses.
 
 use super::super::Place;
-use super::{HOG, Live, Now, PATIENCE, hogs, last_cpu, soon, turn};
+use super::{HOG, Live, Now, PATIENCE, assert_restored, hogs, last_cpu, soon, turn};
 use daemon::directory::Directory;
 use sched::{CpuId, CpuSet, Nanos};
 use std::io::{Read, Write};
@@ -54,6 +54,25 @@ fn while_the_front_end_is_stopped_the_promise_is_kept_and_lost_events_are_counte
     assert!(share >= 39, "{share} %, and not 40 %");
     assert!(done.stdout.contains(" events are missing, because the buffer was full."), "{}", done.stdout);
     assert!(!done.stderr.contains("is not kept"), "{}", done.stderr);
+}
+
+#[test]
+fn threads_are_restored_when_the_front_end_dies_even_while_the_command_thread_hangs() {
+    let Some(_turn) = turn() else { return };
+    let hog = Child::start(HOG).unwrap();
+    let before = Now::of_all(&[hog.pid()]);
+    let promise = ["--period", "10ms", "--slice", "4ms", "--mechanism", "fifo", "--stall", "commands:1s"];
+    let mut live = Live::promise(&promise, &[hog.pid()]);
+    let core = live.core();
+    // The guardian kills a core whose command thread hangs, but only after five seconds.
+    clock::sleep(Nanos::ms(1_100));
+    let begin = clock::now();
+    live.process.kill().unwrap();
+    assert_restored(begin, &[hog.pid()], &before);
+    assert!(!core.has_ended(), "{}", live.said("stderr"));
+    assert_eq!(live.done().code, Some(137));
+    live.assert_nothing_left();
+    assert_eq!(Now::of_all(&[hog.pid()]), before, "it stays so");
 }
 
 /// A core without a front end of this program: the test sends bytes.

@@ -72,13 +72,9 @@ pub(crate) enum Command {
         #[arg(value_name = "FD")]
         mount: Option<i32>,
     },
-    /// (internal) Core of the front end at the other end of the inherited socket FD
+    /// (internal) Core of the front end at the other end of the inherited socket FD, or resident core
     #[command(hide = true)]
-    Core {
-        /// The inherited socket
-        #[arg(value_name = "FD")]
-        descriptor: i32,
-    },
+    Core(Core),
     /// (internal) Worker process: reads its start time from stdin, writes job records to stdout
     #[command(hide = true)]
     Work(Work),
@@ -93,6 +89,22 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Core {
+    /// The inherited socket
+    #[arg(value_name = "FD", required_unless_present = "listen", conflicts_with = "listen")]
+    pub(crate) descriptor: Option<i32>,
+    /// Serve the front ends that connect to this socket, one after another, and keep the promises while there is none
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) listen: Option<PathBuf>,
+    /// User ID of the front ends, besides root and the user of the core
+    #[arg(long, value_name = "UID", requires = "listen")]
+    pub(crate) user: Option<u32>,
+    /// Directory of the table of originals; by default /run/tactus, or tactus in $XDG_RUNTIME_DIR
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    pub(crate) directory: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -13,8 +13,8 @@ use crate::failure::{Failure, usage};
 use crate::output::{self, keep};
 use crate::pictures;
 use anyhow::anyhow;
-use bar::Bar;
-use judged::{Judged, extent, reject_toothless, table, write_result};
+use bar::watched;
+use judged::{Judged, extent, reject_toothless, table, threads, write_result};
 use lab::experiment::Extent;
 use lab::judge::{Verdict, counts, judge};
 use lab::provenance::{PROVENANCE, Provenance};
@@ -23,7 +23,6 @@ use lab::store::{self, Store};
 use lab::suite::Stage;
 use lab::{Paper, Problem, Results, Suite};
 use serde::Serialize;
-use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
@@ -102,34 +101,14 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
         let reason = format!("recording {} alone would lose the records of the other claims", claims.join(", "));
         return Err(usage(reason, "use `tactus lab run all --record`"));
     }
-    suite(&papers, &claims, args).check()?;
-    let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
-    let threads = threads(args);
-    let bar = Bar::default();
-    let in_order = output::end_in_order();
     let asked = suite(&papers, &claims, args);
-    let played = asked.play(&store, Stage::Simulator(threads), &bar);
-    drop(in_order);
-    bar.finish(played.is_ok());
-    let results = match played {
-        Err(Problem::Interrupted) => return Ok(interrupted()),
-        other => other?,
-    };
+    asked.check()?;
+    let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
+    let results = watched(|bar| asked.play(&store, Stage::Simulator(threads(args)), bar))?;
     if args.smoke || args.replay {
         return compare(&papers, &results);
     }
-    report(&suite(&papers, &claims, args), &results, args)
-}
-
-/// Returns the number of threads on which runs take place.
-fn threads(args: &LabRun) -> usize {
-    args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from)
-}
-
-/// Reports an interruption, and returns its exit code.
-fn interrupted() -> ExitCode {
-    output::complain("interrupted: finished runs are kept, and the same command resumes");
-    ExitCode::from(130)
+    report(&asked, &results, args)
 }
 
 /// Returns the selection of experiments that `args` requests.

@@ -3,6 +3,7 @@
 mod args;
 mod claims;
 mod compare;
+mod core_process;
 mod costs;
 mod demo;
 mod doctor;
@@ -53,8 +54,8 @@ fn main() -> ExitCode {
         end.remove_groups();
         return code;
     }
-    if let Some(Command::Core { descriptor }) = &cli.command {
-        return process::core(*descriptor);
+    if let Some(Command::Core(args)) = &cli.command {
+        return core_process::run(args);
     }
     match run(cli) {
         Ok(code) => code,
@@ -90,7 +91,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Demo(args)) => demo::run(&args)?,
         Some(Command::Doctor(args)) => doctor::run(&args)?,
         Some(Command::Release(args)) => release::run(&args)?,
-        Some(Command::Guardian { .. } | Command::Core { .. }) => {
+        Some(Command::Guardian { .. } | Command::Core(_)) => {
             unreachable!("it was run before anything was arranged")
         }
         Some(Command::Work(args)) => process::work(&args)?,

@@ -1,35 +1,14 @@
-//! `tactus core`, `tactus work`, `tactus launch` and `tactus read-cd`: the processes of a live run.
+//! `tactus work`, `tactus launch` and `tactus read-cd`: the processes of a live run.
 
 use crate::args::{Launch, ReadCd, Work};
 use crate::failure::Failure;
 use crate::output::{complain, print};
 use anyhow::anyhow;
-use daemon::live::run_core;
 use daemon::processes::{self, CdReader, Periodic};
 use sched::Nanos;
-use std::process::ExitCode;
-use std::sync::Arc;
-use sys::event::Bell;
 
 /// The exit code of shells for a command that cannot be executed.
 const NOT_RUN: i32 = 126;
-
-/// Runs the core of a front end. SIGTERM ends the core in order.
-pub(crate) fn core(descriptor: i32) -> ExitCode {
-    let run = || -> anyhow::Result<()> {
-        let end = Arc::new(Bell::new()?);
-        let request = Arc::clone(&end);
-        ctrlc::set_handler(move || request.ring())?;
-        run_core(descriptor, policies::find, &end).map_err(|reason| anyhow!(reason))
-    };
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&format!("tactus core: {error:#}"));
-            ExitCode::from(2)
-        }
-    }
-}
 
 pub(crate) fn work(args: &Work) -> Result<(), Failure> {
     let jobs = args.period_ns.zip(args.work_ns).map(|(period, work)| {

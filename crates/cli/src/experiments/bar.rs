@@ -1,7 +1,9 @@
 //! [`Bar`]: the progress of a suite.
 
+use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
+use lab::Problem;
 use lab::suite::Watch;
 use sched::Nanos;
 use std::sync::Mutex;
@@ -10,13 +12,32 @@ use std::sync::Mutex;
 #[derive(Default)]
 pub(super) struct Bar(Mutex<Option<Progress>>);
 
+/// Runs `play`, which shows its progress. An interrupt ends the runs in order.
+///
+/// # Errors
+/// The error of `play`, or [`Failure::Interrupted`] after a message.
+pub(super) fn watched<T>(play: impl FnOnce(&Bar) -> Result<T, Problem>) -> Result<T, Failure> {
+    let bar = Bar::default();
+    let in_order = output::end_in_order();
+    let played = play(&bar);
+    drop(in_order);
+    bar.finish(played.is_ok());
+    match played {
+        Err(Problem::Interrupted) => {
+            output::complain("interrupted: finished runs are kept, and the same command resumes");
+            Err(Failure::Interrupted)
+        }
+        other => Ok(other?),
+    }
+}
+
 impl Bar {
     fn with<T>(&self, work: impl FnOnce(&mut Option<Progress>) -> T) -> T {
         work(&mut self.0.lock().expect("no thread panics while it holds the lock"))
     }
 
     /// Completes the bar.
-    pub(super) fn finish(self, has_played: bool) {
+    fn finish(self, has_played: bool) {
         if let Some(bar) = self.with(Option::take) {
             bar.finish(if has_played { "all runs are finished" } else { "not all runs are finished" });
         }

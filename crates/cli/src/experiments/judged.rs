@@ -1,5 +1,6 @@
 //! [`Judged`]: the verdicts on a paper, and their output.
 
+use crate::args::LabRun;
 use crate::failure::Failure;
 use crate::output::{self, keep};
 use anyhow::anyhow;
@@ -7,6 +8,7 @@ use lab::experiment::Extent;
 use lab::judge::Verdict;
 use lab::{Paper, Results, result};
 use serde::Serialize;
+use std::num::NonZero;
 use std::process::ExitCode;
 
 /// The output of `--json`.
@@ -23,6 +25,11 @@ pub(super) fn extent(full: bool, smoke: bool) -> Extent {
         (_, true) => Extent::Smoke,
         _ => Extent::Usual,
     }
+}
+
+/// Returns the number of threads on which runs take place.
+pub(super) fn threads(args: &LabRun) -> usize {
+    args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from)
 }
 
 pub(super) fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {

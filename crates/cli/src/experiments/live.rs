@@ -1,6 +1,6 @@
 //! `tactus lab run --live`: experiments with real processes on this host.
 
-use super::bar::Bar;
+use super::bar::watched;
 use super::host::ThisHost;
 use super::judged::{Judged, extent, reject_toothless, table, write_result};
 use crate::args::LabRun;
@@ -12,7 +12,7 @@ use lab::judge::judge;
 use lab::results::RECORDED;
 use lab::store::{self, Store};
 use lab::suite::Stage;
-use lab::{Paper, Problem, Results, Suite};
+use lab::{Paper, Results, Suite};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
@@ -30,18 +30,7 @@ pub(super) fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     suite.check()?;
     let host = ThisHost::new()?;
     let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
-    let bar = Bar::default();
-    let in_order = output::end_in_order();
-    let played = suite.play(&store, Stage::Host(&host), &bar);
-    drop(in_order);
-    bar.finish(played.is_ok());
-    let results = match played {
-        Err(Problem::Interrupted) => {
-            output::complain("interrupted: finished runs are kept, and the same command resumes");
-            return Ok(ExitCode::from(130));
-        }
-        other => other?,
-    };
+    let results = watched(|bar| suite.play(&store, Stage::Host(&host), bar))?;
     match args.smoke {
         true => beside_record(&suite, &results),
         false => report(&papers, &suite, results, args),

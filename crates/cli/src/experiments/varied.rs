@@ -1,8 +1,7 @@
 //! `tactus lab run --robust`: the verdicts on claims under other plausible values of parameters.
 
-use super::bar::Bar;
-use super::judged::write_result;
-use super::{interrupted, threads};
+use super::bar::watched;
+use super::judged::{threads, write_result};
 use crate::args::LabRun;
 use crate::claims::named;
 use crate::failure::{Failure, usage};
@@ -14,7 +13,7 @@ use lab::robust::vary;
 use lab::store::{self, Store};
 use lab::suite::Stage;
 use lab::varied::{self, ROBUST, Varied};
-use lab::{Paper, Problem, Results, Suite};
+use lab::{Paper, Results, Suite};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -43,10 +42,7 @@ pub(super) fn play(papers: Vec<Paper>, args: &LabRun) -> Result<ExitCode, Failur
     let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
     let mut all = Vec::new();
     for (paper, ids) in asked {
-        let varied = match try_other_values(&paper, &ids, &store, threads(args)) {
-            Err(Problem::Interrupted) => return Ok(interrupted()),
-            other => other?,
-        };
+        let varied = try_other_values(&paper, &ids, &store, threads(args))?;
         if !args.json {
             output::print(&text(&paper, &varied))?;
         }
@@ -74,18 +70,13 @@ fn try_other_values(
     ids: &[String],
     store: &Mutex<Store>,
     threads: usize,
-) -> Result<Vec<Varied>, Problem> {
+) -> Result<Vec<Varied>, Failure> {
     let papers = std::slice::from_ref(paper);
     let suite = Suite { papers, claims: ids, seeds: Some(SEEDS), ..Suite::default() };
-    let bar = Bar::default();
-    let in_order = output::end_in_order();
-    let varied = suite.play(store, Stage::Simulator(threads), &bar).and_then(|mut results| {
-        let usual = results.remove(0);
-        vary(paper, &usual, &|id| suite.asks(id), store, threads, &bar)
-    });
-    drop(in_order);
-    bar.finish(varied.is_ok());
-    varied
+    watched(|bar| {
+        let usual = suite.play(store, Stage::Simulator(threads), bar)?.remove(0);
+        vary(paper, &usual, &|id| suite.asks(id), store, threads, bar)
+    })
 }
 
 /// Counts the other values and the verdicts that differ. Lists these verdicts, and the values without verdicts.

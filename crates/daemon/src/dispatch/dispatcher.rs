@@ -186,6 +186,10 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Returns the promise state of `e`; `None` if `e` is no client.
+    pub(super) fn serves(&self, e: EntityId) -> bool {
+        self.clients.get(e).is_some()
+    }
+
     pub(super) fn client_promise(&self, e: EntityId) -> Option<PromiseState> {
         self.clients.get(e).and_then(|_| self.machine.promise(e))
     }

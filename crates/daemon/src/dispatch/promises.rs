@@ -39,6 +39,9 @@ pub trait Promises {
     /// Returns whether this host reports wake-ups of `e`, or the mechanism does not need them.
     fn reports_wakeups(&self, e: EntityId) -> bool;
 
+    /// Returns whether `e` has a promise.
+    fn serves(&self, e: EntityId) -> bool;
+
     /// Returns the promise state of `e`; `None` if Tactus does not count the slice of `e`.
     fn promise(&self, e: EntityId) -> Option<PromiseState>;
 
@@ -90,6 +93,10 @@ impl<K: Kernel> Promises for Dispatcher<K> {
 
     fn reports_wakeups(&self, e: EntityId) -> bool {
         Dispatcher::reports_wakeups(self, e)
+    }
+
+    fn serves(&self, e: EntityId) -> bool {
+        Dispatcher::serves(self, e)
     }
 
     fn promise(&self, e: EntityId) -> Option<PromiseState> {

@@ -43,6 +43,13 @@ pub struct Scanned<T> {
     pub(crate) found: Vec<Found<T>>,
 }
 
+impl<T> Scanned<T> {
+    /// Returns the first thread of the process.
+    pub(crate) fn leader(&self) -> Identity {
+        self.leader
+    }
+}
+
 /// Maximum number of threads of a promise. A turn costs time for each thread, so a client with more threads would delay
 /// the other clients.
 pub const THREADS_MOST: usize = 1024;

@@ -3,17 +3,19 @@
 use super::COMMAND;
 use super::connection::{Connection, Received, VERSION};
 use super::failure::Failure;
-use super::message::{Command, Message, News, Opening, Reply};
+use super::message::{Command, Message, News, Opening, ProcessId, Reply, Roster};
 use super::setup::Setup;
 use crate::Explanation;
 use crate::dispatch::{Dismissed, PromiseRequest, Refusal};
+use crate::guardian::this_program;
 use crate::kernel::CpuShare;
-use sched::{EntityId, Instant, Nanos, PromiseState};
+use sched::{Descriptor, EntityId, Instant, Nanos, PromiseState};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command as Program, Stdio};
 use sys::event::Waiting;
 use sys::process::Process;
@@ -24,6 +26,8 @@ use trace::Event;
 const MESSAGE_MOST: usize = 1 << 26;
 /// Maximum time for the core to start. The core may have to wait for the end of another one.
 const START: Nanos = Nanos::s(30);
+/// Maximum time for a resident core to admit a front end. The core may be carrying out a command.
+const ATTACHMENT: Nanos = Nanos::s(10);
 /// Maximum time for the core to answer or to end. A promise to a thousand threads takes seconds on a slow machine. The
 /// guardian kills a core whose command thread hangs in less time.
 const ANSWER: Nanos = Nanos::s(30);
@@ -47,11 +51,13 @@ enum Phase {
     Broken(io::Error),
 }
 
-/// A front end's handle on its core. When the handle is dropped, the core restores all threads and ends.
+/// A front end's handle on its core. When the handle on a core that this front end has started is dropped, the core
+/// restores all threads and ends. A resident core keeps its promises.
 #[derive(Debug)]
 pub struct Client {
     setup: Setup,
-    child: Child,
+    /// The core that this front end has started; `None` for a resident core.
+    child: Option<Child>,
     process: Process,
     epoch: Instant,
     state: RefCell<State>,
@@ -100,12 +106,45 @@ impl Client {
         // The child is not reaped yet, so its pid is not reused.
         let process = Process::open(child.id())?;
         let state = RefCell::new(State { connection: Some(connection), readable, phase: Phase::Serves });
-        let mut client = Client { setup: setup.clone(), child, process, epoch: Instant::ZERO, state };
+        let mut client = Client { setup: setup.clone(), child: Some(child), process, epoch: Instant::ZERO, state };
         match client.open() {
             Some(epoch) => client.epoch = epoch,
             None => return Err(client.failure()),
         }
         Ok(client)
+    }
+
+    /// Becomes the front end of the resident core at `socket`, in place of any other. `find` returns the policy with a
+    /// name.
+    ///
+    /// # Errors
+    /// No core listens at `socket`, this process may not connect, or the core has another version.
+    pub fn attach(socket: &Path, find: impl Fn(&str) -> Option<&'static Descriptor>) -> Result<Client, Failure> {
+        let failed = |error: io::Error| {
+            let why = format!("cannot reach a core at {}: {error}", socket.display());
+            Failure::Refused(Explanation::new(why, "start `tactus core`, or use its user"))
+        };
+        let mut connection = Connection::new(UnixStream::connect(socket).map_err(failed)?).map_err(failed)?;
+        let patience = clock::now() + ATTACHMENT;
+        let goes_on = || clock::now() < patience;
+        connection.greet(VERSION, goes_on).map_err(Failure::Refused)?;
+        let (pid, epoch, opening) = match connection.receive(MESSAGE_MOST, goes_on).map_err(failed)? {
+            Received::Message(Message::Attached { pid, epoch, opening }) => (pid, epoch, opening),
+            Received::Message(Message::Ended(Err(failure))) => return Err(failure),
+            Received::Message(_) => return Err(failed(ErrorKind::InvalidData.into())),
+            Received::Malformed(reason) => return Err(Failure::Refused(reason)),
+        };
+        let setup = opening.setup(find, this_program()).map_err(Failure::Refused)?;
+        let readable = Waiting::new()?;
+        readable.add(&connection, 0)?;
+        let state = RefCell::new(State { connection: Some(connection), readable, phase: Phase::Serves });
+        Ok(Client { setup, child: None, process: Process::open(pid)?, epoch, state })
+    }
+
+    /// Returns the parameters of the core.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        &self.setup
     }
 
     /// Sends the parameters of the core. Returns time zero of its journal; `None` if the core does not start.
@@ -140,7 +179,15 @@ impl Client {
     /// # Errors
     /// The request is refused; nothing has changed.
     pub fn admit(&self, request: &PromiseRequest, pid: u32) -> Result<Vec<EntityId>, Refusal> {
-        match self.ask(&Command::Admit { request: Box::new(request.clone()), pid }) {
+        self.admit_process(request, ProcessId { pid, start_time: None })
+    }
+
+    /// Makes the promise `request` as [`admit`](Client::admit) does, but never to a later process with the same pid.
+    ///
+    /// # Errors
+    /// The request is refused; nothing has changed.
+    pub fn admit_process(&self, request: &PromiseRequest, process: ProcessId) -> Result<Vec<EntityId>, Refusal> {
+        match self.ask(&Command::Admit { request: Box::new(request.clone()), process }) {
             Some(Reply::Admitted(answer)) => answer.map_err(|refusal| refusal.of(&self.setup)),
             other => Err(unanswered(other)),
         }
@@ -206,6 +253,15 @@ impl Client {
         match self.ask(&Command::ReadNews) {
             Some(Reply::News(news)) => news,
             _ => News::default(),
+        }
+    }
+
+    /// Returns the promises and shares in force. After the end of the core, there are none.
+    #[must_use]
+    pub fn read_roster(&self) -> Roster {
+        match self.ask(&Command::ReadRoster) {
+            Some(Reply::Roster(roster)) => roster,
+            _ => Roster::default(),
         }
     }
 
@@ -301,6 +357,10 @@ impl Client {
     /// Returns the failure of a core that died or hangs, after its guardian has restored all threads.
     fn death(&mut self, error: &io::Error) -> Failure {
         let pid = self.process.pid();
+        let Some(child) = &mut self.child else {
+            // The guardian of a resident core restores all threads; this process may lack the privilege to check.
+            return Failure::Failed(Explanation::new(format!("the core, process {pid}, has left: {error}"), ""));
+        };
         let (patience, what) = match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => (LOOK, format!("did not answer within {ANSWER}")),
             // The kernel closes the connection of a dying core before the core has ended. The last thread of the core
@@ -312,7 +372,7 @@ impl Client {
         };
         // A core that does not answer keeps no promises. The guardian restores its threads.
         let was_killed = !self.process.ends_within(patience) && self.process.kill().is_ok();
-        let why = match self.child.wait() {
+        let why = match child.wait() {
             _ if was_killed => format!("the core, process {pid}, {what}, and was killed"),
             Ok(status) => format!("the core, process {pid}, has ended: {status}"),
             Err(_) => format!("the core, process {pid}, has ended: {error}"),
@@ -368,8 +428,10 @@ impl Drop for Client {
     fn drop(&mut self) {
         // Closing the connection ends the core.
         self.state.get_mut().connection = None;
-        if self.process.ends_within(ANSWER) {
-            let _ = self.child.wait();
+        if let Some(child) = &mut self.child
+            && self.process.ends_within(ANSWER)
+        {
+            let _ = child.wait();
         }
     }
 }
@@ -394,7 +456,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let executable = place.path().join("core");
         let text = format!(
-            "#!/bin/bash\nfd=$2\nprintf 'TACTUSMS\\x03\\0\\0\\0' >&$fd\nhead -c 12 <&$fd >/dev/null\n{script}\n"
+            "#!/bin/bash\nfd=$2\nprintf 'TACTUSMS\\x04\\0\\0\\0' >&$fd\nhead -c 12 <&$fd >/dev/null\n{script}\n"
         );
         // Another process writes the file: a concurrent fork of this process would keep the file open for writing, and
         // then the file cannot be executed.

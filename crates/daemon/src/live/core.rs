@@ -2,10 +2,11 @@
 
 use super::agent;
 use super::channel::Channel;
-use super::commands;
 use super::connection::{Connection, Received, VERSION};
+use super::entrance::Entrance;
 use super::failure::Failure;
 use super::fault::Fault;
+use super::front_ends::{self, FrontEnds};
 use super::keeper::{self, Watcher};
 use super::message::{Message, Opening};
 use super::setup::{AdmissionPolicy, Setup};
@@ -65,18 +66,29 @@ pub fn run_core(
     let outcome = opening
         .setup(find, this_program())
         .map_err(Failure::Refused)
-        .and_then(|setup| serve(&setup, &mut connection, end));
+        .and_then(|setup| serve(&setup, FrontEnds::Only(&mut connection), end));
     let patience = clock::now() + MESSAGE;
     // The front end may have ended.
     let _ = connection.send(&Message::Ended(outcome), || clock::now() < patience);
     Ok(())
 }
 
+/// Turns this process into a resident core, which serves the front ends that connect to `entrance`, one after another.
+/// Returns when the end is requested, by a front end or by a ring of `end`, and all threads are restored. Calls `ready`
+/// when front ends can connect.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn run_resident(setup: &Setup, entrance: &Entrance, ready: &dyn Fn(), end: &Bell) -> Result<(), Failure> {
+    thread::set_name(NAME);
+    serve(setup, FrontEnds::Of { entrance, setup, ready }, end)
+}
+
 /// Keeps promises until the end is requested, and then restores all threads.
 ///
 /// # Errors
 /// See [`Failure`].
-fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), Failure> {
+fn serve(setup: &Setup, front_ends: FrontEnds<'_>, end: &Bell) -> Result<(), Failure> {
     setup.fault.iter().for_each(Fault::begin_failing);
     let held = setup.directory.lock()?;
     let _host = Directory::lock_host()?;
@@ -109,7 +121,7 @@ fn serve(setup: &Setup, connection: &mut Connection, end: &Bell) -> Result<(), F
             table.finish();
             watcher.stop();
         })?;
-        let answer = run(&shared, &mut watcher, connection, end);
+        let answer = run(&shared, &mut watcher, front_ends, end);
         if table.is_finished() {
             watcher.stop();
         }
@@ -175,7 +187,7 @@ fn share<'k>(
 }
 
 /// Starts the other threads of the core, carries out commands in this thread, and ends the other threads.
-fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, connection: &mut Connection, end: &Bell) -> Result<(), Failure> {
+fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, front_ends: FrontEnds<'_>, end: &Bell) -> Result<(), Failure> {
     std::thread::scope(|scope| {
         let agents = (0..shared.channels.len()).map(|place| {
             let name = format!("{AGENT_PREFIX}{}", shared.channels[place].cpu);
@@ -194,7 +206,7 @@ fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, connection: &mut Connecti
                 if shared.has_turns {
                     shared.begin_beating();
                 }
-                Ok(catch_unwind(AssertUnwindSafe(|| commands::serve(shared, connection, end))))
+                Ok(catch_unwind(AssertUnwindSafe(|| front_ends::serve(shared, front_ends, end))))
             }
             Err(error) => Err(Failure::Refused(Explanation::new(format!("cannot start a thread: {error}"), ""))),
         };

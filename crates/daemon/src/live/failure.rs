@@ -17,6 +17,19 @@ pub enum Failure {
     NotRestored(Explanation),
 }
 
+impl Failure {
+    /// Returns the reason.
+    #[must_use]
+    pub fn reason(&self) -> &Explanation {
+        match self {
+            Failure::Running(reason)
+            | Failure::Refused(reason)
+            | Failure::Failed(reason)
+            | Failure::NotRestored(reason) => reason,
+        }
+    }
+}
+
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {
         match refused {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use sys::thread::Identity;
 use trace::Event;
 
 /// The first message of the front end: the parameters of the core.
@@ -29,8 +30,8 @@ type NamedPolicy = (String, Vec<(String, i64)>);
 /// A command of the front end.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) enum Command {
-    /// Make a promise to process `pid`. Reply: [`Reply::Admitted`].
-    Admit { request: Box<PromiseRequest>, pid: u32 },
+    /// Make a promise to a process. Reply: [`Reply::Admitted`].
+    Admit { request: Box<PromiseRequest>, process: ProcessId },
     /// Change the promise that `entity` is part of. Reply: [`Reply::Changed`].
     Adjust { entity: EntityId, slice: Nanos, period: Nanos },
     /// Give process `pid` a share of the CPUs. Reply: [`Reply::Changed`].
@@ -53,6 +54,62 @@ pub(super) enum Command {
     End,
     /// Report the events and the dismissed clients in one command, for a front end that polls. Reply: [`Reply::News`].
     ReadNews,
+    /// Report the promises and the shares in force. Reply: [`Reply::Roster`].
+    ReadRoster,
+}
+
+/// A process in a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// Pid of the process.
+    pub pid: u32,
+    /// Start time of the process, in clock ticks since boot. `None`: whatever process has the pid.
+    pub start_time: Option<u64>,
+}
+
+impl ProcessId {
+    /// Returns whether this is the process with the first thread `leader`.
+    #[must_use]
+    pub fn is(&self, leader: Identity) -> bool {
+        self.pid == leader.tid && self.start_time.is_none_or(|start_time| start_time == leader.start_time)
+    }
+}
+
+impl From<Identity> for ProcessId {
+    fn from(Identity { tid, start_time }: Identity) -> ProcessId {
+        ProcessId { pid: tid, start_time: Some(start_time) }
+    }
+}
+
+/// A promise in force.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PromiseInForce {
+    /// The entities of the promise that are still served.
+    pub entities: Vec<EntityId>,
+    /// The process.
+    pub process: ProcessId,
+    /// The request, with the present slice and period.
+    pub request: PromiseRequest,
+    /// The first entity of the promise that began the gang. `None`: the promise is in no gang with others.
+    pub gang: Option<EntityId>,
+}
+
+/// A share of the CPUs in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShareInForce {
+    /// The process.
+    pub process: ProcessId,
+    /// The share.
+    pub share: CpuShare,
+}
+
+/// What a core keeps.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Roster {
+    /// The promises, in the order in which they were made.
+    pub promises: Vec<PromiseInForce>,
+    /// The shares, in the order in which they were given.
+    pub shares: Vec<ShareInForce>,
 }
 
 /// The reply to a command.
@@ -72,6 +129,7 @@ pub(super) enum Reply {
     /// The message of the front end was malformed.
     Malformed(Explanation),
     News(News),
+    Roster(Roster),
 }
 
 /// The events and dismissals since the last report.
@@ -97,6 +155,8 @@ pub(super) enum Message {
     Ending,
     /// The core ends; nothing follows.
     Ended(Result<(), Failure>),
+    /// A resident core serves commands: its pid, time zero of its journal, and its parameters.
+    Attached { pid: u32, epoch: Instant, opening: Opening },
 }
 
 /// A refusal as a message.

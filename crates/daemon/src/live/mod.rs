@@ -14,6 +14,9 @@
 //! When the socket is closed, the keeper restores all threads at once, and the core ends. The command thread, which has
 //! ordinary priority, may wait long for a CPU on a busy host.
 //!
+//! A *resident core* is no child of its front end: front ends connect to its [`Entrance`], one after another, and the
+//! promises stay while there is none. A new front end takes the place of the present one, and reads the [`Roster`].
+//!
 //! A thread that holds the dispatcher's lock runs at the priority of an agent. A holder at ordinary priority could be
 //! preempted, and would then delay every agent.
 
@@ -23,20 +26,24 @@ mod client;
 mod commands;
 mod connection;
 mod core;
+mod entrance;
 mod failure;
 mod fault;
+mod front_ends;
 mod keeper;
 mod kernel_kept;
 mod message;
+mod roster;
 mod setup;
 mod shared;
 mod turn_timers;
 
 pub use client::{Client, serve};
-pub use core::run_core;
+pub use core::{run_core, run_resident};
+pub use entrance::Entrance;
 pub use failure::Failure;
 pub use fault::{Fault, FaultKind, StalledThread};
-pub use message::News;
+pub use message::{News, ProcessId, PromiseInForce, Roster, ShareInForce};
 pub use setup::{AdmissionPolicy, Setup};
 
 /// The hidden command that runs a process as the core.

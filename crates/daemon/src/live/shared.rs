@@ -228,3 +228,76 @@ pub(super) fn restore_all(shared: &Shared<'_>) {
         restore::restore_at_once(shared.kernel, &shared.table);
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::dispatch::{PromiseRequest, Signals};
+    use crate::table::Table;
+    use sched::{CpuId, Reservation};
+    use sys::affinity;
+    use sys::child::{Child, Work};
+    use sys::shared::Words;
+
+    /// Returns the state of a core without agents, whose table is in `directory`.
+    pub(in crate::live) fn shared<'k>(kernel: &'k Linux, directory: &std::path::Path) -> Shared<'k> {
+        let words = Words::create(&directory.join("words"), Table::words(1)).unwrap();
+        let me = sys::thread::Thread::open(std::process::id()).unwrap().identity();
+        let table = Arc::new(Table::create(Box::new(words), "boot", me));
+        let policy = policies::find(crate::terms::POLICY).expect("it is registered");
+        let knobs = crate::terms::knobs(policy);
+        let dispatcher = Dispatcher::new(kernel, Arc::clone(&table), policy, &knobs, 1).unwrap();
+        Shared {
+            kernel,
+            dispatcher: Mutex::new(dispatcher),
+            has_turns: true,
+            kernel_kept: None,
+            interfering: Mutex::default(),
+            beginning_loans: Mutex::default(),
+            shares: Mutex::default(),
+            table,
+            channels: Vec::new(),
+            places: Vec::new(),
+            keeper_events: Arc::new(Waiting::new().unwrap()),
+            keeper_bell: Arc::new(Bell::new().unwrap()),
+            over: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
+            looking: AtomicU64::new(u64::MAX),
+            is_faulty: false,
+            stall: Mutex::new(None),
+            warnings: Mutex::new(Vec::new()),
+            failure: Mutex::new(None),
+            notification: Bell::new().unwrap(),
+        }
+    }
+
+    #[test]
+    fn after_a_panic_with_one_mechanism_the_clients_of_the_other_are_dismissed() {
+        let (directory, kernel) = (tempfile::tempdir().unwrap(), Linux::new().unwrap());
+        let mut shared = shared(&kernel, directory.path());
+        let policy = policies::find(crate::terms::DEADLINE_POLICY).expect("it is registered");
+        let table = Arc::clone(&shared.table);
+        let kept = KernelKept::new(&kernel, table, policy, &policy.defaults(), 1, clock::now()).unwrap();
+        shared.kernel_kept = Some(Mutex::new(kept));
+        let child = Child::start(Work::Sleep).unwrap();
+        let now = || (attributes::get(child.pid()).unwrap(), affinity::get(child.pid()).unwrap());
+        let before = now();
+        let by = KeptBy::Dispatcher(RaiseBy::Attributes);
+        let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
+        let request = PromiseRequest { by, ..PromiseRequest::new("client", reservation) };
+        if let Err(refused) = shared.lock().admit(&request, child.pid(), &[]) {
+            eprintln!("SKIPPED: {refused}");
+            return;
+        }
+        let _ = shared.lock().turn(CpuId::new(0), Signals::default());
+        assert_ne!(now().0, before.0, "a sleeping client is raised");
+        let poison = || {
+            let _held = shared.kernel_kept.as_ref().map(|kept| kept.lock());
+            panic!("a broken law")
+        };
+        assert!(catch_unwind(AssertUnwindSafe(poison)).is_err());
+        restore_all(&shared);
+        assert_eq!(now(), before);
+        assert!(shared.lock().known().is_empty(), "no agent raises a client again");
+    }
+}

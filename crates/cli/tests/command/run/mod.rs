@@ -22,6 +22,7 @@ mod lab;
 mod mechanisms;
 mod refuses;
 mod reservations;
+mod resident;
 mod restores;
 mod shares;
 mod sleepers;

@@ -457,6 +457,10 @@ impl<K: Kernel> Promises for KernelKept<K> {
         true
     }
 
+    fn serves(&self, e: EntityId) -> bool {
+        self.threads.iter().any(|thread| thread.entity == e)
+    }
+
     fn promise(&self, _: EntityId) -> Option<PromiseState> {
         None
     }

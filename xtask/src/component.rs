@@ -73,6 +73,14 @@ pub(crate) fn qemu() -> Result<(), String> {
     debian("QEMU for x86-64", &["qemu-system-x86"], || works(Command::new("qemu-system-x86_64").arg("--version")))
 }
 
+/// Installs curl, the foreign client of the service, if it is missing.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn curl() -> Result<(), String> {
+    debian("curl", &["curl"], || works(Command::new("curl").arg("--version")))
+}
+
 /// Installs QEMU's emulator of programs for ARM64, if it is missing.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! The command line.
 
+use crate::raising::Raising;
+use crate::service_args::{Events, List, Named, SERVICE_EXIT_CODES, Serve, Set, Show};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -60,6 +62,30 @@ pub(crate) enum Command {
     /// Examine this machine: its properties, the enforcement mechanisms that work, and the lateness of its timers
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(Doctor),
+    /// Serve all VMs of this host: keep what is desired for them, and answer the clients `tactus list` to `tactus events`
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Serve(Serve),
+    /// List the VMs of the service: what is desired for each, and whether it is in force
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    List(List),
+    /// Show one VM of the service
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Show(Show),
+    /// Promise CPU time to a VM of the service, or change its share of the CPUs
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Set(Set),
+    /// End everything that is desired for a VM of the service
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Unset(Named),
+    /// Suspend what is desired for a VM of the service, without forgetting it
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Pause(Named),
+    /// Put what is desired for a paused VM of the service in force again
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Resume(Named),
+    /// Follow the events of the service: VMs that appear and end, changes, and promises that stop being kept
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Events(Events),
     /// Give everything back: end the daemon, if it still lives, and restore all threads that it has changed
     #[command(after_help = RELEASE_EXIT_CODES)]
     Release(Release),
@@ -272,31 +298,6 @@ pub(crate) struct Run {
     pub(crate) fail: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-/// How clients receive their CPU time.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub(crate) enum Raising {
-    /// By inheritance where it works, otherwise by their attributes
-    #[default]
-    Auto,
-    /// By priority inheritance; refuse a host where it does not work
-    Inherit,
-    /// By SCHED_FIFO, set for each thread and restored afterwards
-    Fifo,
-    /// By SCHED_DEADLINE: the kernel serves a process with one thread, or the vCPUs of a VM
-    Deadline,
-}
-
-impl From<scenario::Mechanism> for Raising {
-    fn from(mechanism: scenario::Mechanism) -> Raising {
-        match mechanism {
-            scenario::Mechanism::Auto => Raising::Auto,
-            scenario::Mechanism::Inherit => Raising::Inherit,
-            scenario::Mechanism::Fifo => Raising::Fifo,
-            scenario::Mechanism::Deadline => Raising::Deadline,
-        }
-    }
 }
 
 #[derive(Args, Debug)]

@@ -1,8 +1,9 @@
 //! `tactus compare`: the predictions of a simulation beside the observations of a live run.
 
-use crate::args::{Compare, Raising};
+use crate::args::Compare;
 use crate::failure::Failure;
 use crate::output;
+use crate::raising::Raising;
 use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan;

@@ -1,8 +1,9 @@
 //! `tactus core`: the process that keeps promises, for the front end that has started it or as a resident core.
 
-use crate::args::{Core, Raising};
+use crate::args::Core;
 use crate::failure::explained;
 use crate::output::complain;
+use crate::raising::Raising;
 use crate::run::plan::directory;
 use crate::run::terms::on_this_host;
 use daemon::Explanation;
@@ -40,7 +41,9 @@ fn resident(args: &Core, socket: &Path, end: &Bell) -> Result<(), Explanation> {
     // Without SCHED_DEADLINE, all promises are kept by turns.
     let reservations = on_this_host(Raising::Deadline).ok();
     let directory = directory(args.directory.as_deref()).map_err(explained)?;
-    let setup = Terms::setup([Some(&turns), reservations.as_ref()].into_iter().flatten(), directory);
+    let setup = Terms::setup([Some(&turns), reservations.as_ref()].into_iter().flatten(), directory.clone());
+    // The socket may be in the directory.
+    directory.create()?;
     let entrance = Entrance::at(socket, args.user)?;
     run_resident(&setup, &entrance, &|| {}, end).map_err(|failure| failure.reason().clone())
 }

@@ -6,9 +6,10 @@ mod outcome;
 mod simulated;
 mod switches;
 
-use crate::args::{Demo, Raising};
+use crate::args::Demo;
 use crate::failure::Failure;
 use crate::output;
+use crate::raising::Raising;
 use crate::run::terms::on_this_host;
 use daemon::Explanation;
 

@@ -17,11 +17,14 @@ mod pictures;
 mod policies_list;
 mod process;
 mod progress;
+mod raising;
 mod record;
 mod recording;
 mod release;
 mod run;
 mod seeds;
+mod service;
+mod service_args;
 mod sim;
 mod sweep;
 mod terminal;
@@ -90,6 +93,14 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Lab(args)) => return experiments::run(&args),
         Some(Command::Demo(args)) => demo::run(&args)?,
         Some(Command::Doctor(args)) => doctor::run(&args)?,
+        Some(Command::Serve(args)) => service::serve(&args)?,
+        Some(Command::List(args)) => service::list(&args)?,
+        Some(Command::Show(args)) => service::show(&args)?,
+        Some(Command::Set(args)) => service::set(&args)?,
+        Some(Command::Unset(args)) => service::unset(&args)?,
+        Some(Command::Pause(args)) => service::pause(&args)?,
+        Some(Command::Resume(args)) => service::resume(&args)?,
+        Some(Command::Events(args)) => service::events(&args)?,
         Some(Command::Release(args)) => release::run(&args)?,
         Some(Command::Guardian { .. } | Command::Core(_)) => {
             unreachable!("it was run before anything was arranged")

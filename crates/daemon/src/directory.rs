@@ -20,6 +20,8 @@ const DRAFT: &str = "table.new";
 const LOCK: &str = "tactus.lock";
 /// File name of the measurement of the mechanisms.
 const MEASUREMENT: &str = "mechanisms.json";
+/// File name of the socket of a resident core.
+const SOCKET: &str = "core.sock";
 /// Name of the host lock.
 const HOST: &str = "tactus-dispatcher";
 
@@ -133,6 +135,20 @@ impl Directory {
     #[must_use]
     pub fn measurement(&self) -> PathBuf {
         self.path.join(MEASUREMENT)
+    }
+
+    /// Returns the path of the socket of the [resident core](crate::live::run_resident) that a service starts.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.path.join(SOCKET)
+    }
+
+    /// Creates the directory, if it does not exist, for this user alone.
+    ///
+    /// # Errors
+    /// The directory cannot be created, or other users may change it.
+    pub fn create(&self) -> Result<(), Explanation> {
+        Ok(shared::own_directory(&self.path)?)
     }
 
     /// Locks the directory until the returned lock is dropped, so that no other process dispatches or restores. If the

@@ -132,11 +132,13 @@ impl Terms {
     }
 
     /// Returns the parameters of a daemon that makes promises on all these terms, with its table in `directory`. Promises by
-    /// turns share the largest reserve.
+    /// turns share the largest reserve. The first terms are those of a request without a mechanism.
     #[must_use]
     pub fn setup<'t>(all: impl IntoIterator<Item = &'t Terms>, directory: Directory) -> Setup {
         let executable = this_program().to_path_buf();
-        let mut setup = Setup { directory, executable, turns: None, reservations: None, fault: None };
+        let mut all = all.into_iter().peekable();
+        let usual = all.peek().map_or(KeptBy::Kernel, |terms| terms.by());
+        let mut setup = Setup { directory, executable, turns: None, reservations: None, usual, fault: None };
         for terms in all {
             let admission = AdmissionPolicy { policy: terms.policy, knobs: terms.knobs.clone() };
             let reserve = |admission: &AdmissionPolicy| admission.knobs.get("reserve");

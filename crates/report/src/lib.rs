@@ -37,7 +37,7 @@ pub use summary::{GuestSummary, Summary, SummaryLine};
 pub use sweep::{Swept, SweptPoint, swept, swept_csv};
 pub use tables::applications::applications;
 pub use tables::gangs::gangs;
-pub use tables::grid::Widths;
+pub use tables::grid::{Grid, Widths};
 pub use tables::guests::guests;
 pub use tables::manager::manager;
 pub use tables::medians::medians;

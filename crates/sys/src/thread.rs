@@ -189,6 +189,16 @@ impl Thread {
         ids.ok_or_else(|| self.malformed("status", "a list with a Uid"))
     }
 
+    /// Returns the command line of the thread's process: the program and its arguments. A kernel thread, and a process that
+    /// has ended, has none.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn command_line(&self) -> Result<Vec<String>> {
+        let text = self.read("cmdline")?;
+        Ok(text.split_terminator('\0').map(str::to_string).collect())
+    }
+
     /// Returns the CPU time that the thread may use at real-time priority between two sleeps (RLIMIT_RTTIME); `None`:
     /// no limit. Beyond this limit, the kernel signals the process, which usually ends it (SIGXCPU).
     ///
@@ -371,6 +381,18 @@ pub fn all() -> Result<Vec<u32>> {
     // A process that has just ended has no threads.
     let threads = |pid: u32| file::numbers_in(&host, &format!("{pid}/task")).unwrap_or_default();
     Ok(pids.into_iter().flat_map(threads).collect())
+}
+
+/// Returns the pids of all processes in the PID namespace of /proc, in ascending order.
+///
+/// # Errors
+/// /proc cannot be read.
+pub fn processes() -> Result<Vec<u32>> {
+    let failed = |error| Error::from(error, "list the processes in /proc", "mount /proc");
+    let host = file::directory("/proc").map_err(failed)?;
+    let mut pids = file::numbers_in(&host, ".").map_err(failed)?;
+    pids.sort_unstable();
+    Ok(pids)
 }
 
 /// Returns the pids of the children of process `pid`, in ascending order. An ended child is included until it is

@@ -45,6 +45,7 @@ fn download() {
     }
     let _ = citation::TOOL.python();
     let _ = python::TOOLS.python();
+    let _ = component::curl();
     let _ = component::qemu().and_then(|()| guest::fetch_kernel());
 }
 

@@ -21,6 +21,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("report", &["input", "measure", "run", "scenario", "sched", "sim", "trace", "workloads"]),
     ("lab", &["input", "measure", "report", "run", "scenario", "sched", "sim", "trace"]),
     ("daemon", &["measure", "sched", "sys", "trace"]),
+    ("api", &[]),
+    ("service", &["api", "daemon", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
     ("fuzz", &["policies", "sched", "sim", "trace"]),
@@ -28,7 +30,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("python", &["input", "lab", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace"]),
     (
         "cli",
-        &["daemon", "lab", "input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "sys", "trace"],
+        &[
+            "api", "daemon", "lab", "input", "measure", "policies", "report", "run", "scenario", "sched", "service",
+            "sim", "sys", "trace",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -5,7 +5,7 @@ use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
 use crate::{Cost, Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
-use daemon::dispatch::PromiseRequest;
+use daemon::dispatch::{KeptBy, PromiseRequest, RaiseBy};
 use daemon::live::{self, AdmissionPolicy, Client, Setup};
 use daemon::processes::{Launcher, Work};
 use daemon::terms;
@@ -24,6 +24,7 @@ pub(crate) fn setup() -> Result<Setup, String> {
         executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")),
         turns: Some(AdmissionPolicy { policy, knobs: terms::knobs(policy) }),
         reservations: None,
+        usual: KeptBy::Dispatcher(RaiseBy::Inheritance),
         fault: None,
     })
 }

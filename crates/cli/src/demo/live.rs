@@ -3,9 +3,10 @@
 use super::drawing::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, TRACE, window};
 use super::outcome::{self, Side, TACTUS};
 use super::switches::{self, Watcher};
-use crate::args::{Demo, Raising};
+use crate::args::Demo;
 use crate::failure::{Failure, refused};
 use crate::output::Draft;
+use crate::raising::Raising;
 use crate::record::{TraceFile, Watch};
 use crate::run::keep;
 use crate::run::outcome::Kept;

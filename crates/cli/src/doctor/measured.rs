@@ -1,10 +1,10 @@
 //! Measurement of the mechanisms that can keep a promise: a busy process with a promise runs beside hogs, once by each
 //! mechanism.
 
-use crate::args::Raising;
 use crate::failure::{Failure, explained};
 use crate::measurement;
 use crate::output;
+use crate::raising::Raising;
 use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan::{self, Plan};

@@ -1,8 +1,8 @@
 //! [`ThisHost`]: runs the scenarios of live experiments with real processes.
 
-use crate::args::Raising;
 use crate::failure::{Failure, explained};
 use crate::output;
+use crate::raising::Raising;
 use crate::run::end::End;
 use crate::run::outcome::Kept;
 use crate::run::plan::{self, Plan, PlannedProcess};

@@ -1,9 +1,10 @@
 //! The plan of a live run: its processes and their promises.
 
 use super::refusal::RefusedRun;
-use crate::args::{Raising, Run};
+use crate::args::Run;
 use crate::failure::{Failure, refused};
 use crate::output;
+use crate::raising::Raising;
 use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::dispatch::{Alternatives, Others, PromiseRequest, Refusal};

@@ -1,10 +1,10 @@
 //! [`RunTerms`]: the terms of the promises of a run.
 
 use super::plan::{Plan, PlannedProcess, directory};
-use crate::args::Raising;
 use crate::failure::{Failure, refused};
 use crate::measurement;
 use crate::output;
+use crate::raising::Raising;
 use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::dispatch::KeptBy;

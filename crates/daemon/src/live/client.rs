@@ -448,6 +448,7 @@ fn unanswered(reply: Option<Reply>) -> Refusal {
 mod tests {
     use super::*;
     use crate::directory::Directory;
+    use crate::dispatch::{KeptBy, RaiseBy};
     use crate::live::AdmissionPolicy;
 
     /// Starts a program that exchanges greetings as a core and then runs `script` in bash, with the descriptor of its connection as
@@ -469,6 +470,7 @@ mod tests {
             executable,
             turns: Some(AdmissionPolicy { policy, knobs: policy.defaults() }),
             reservations: None,
+            usual: KeptBy::Dispatcher(RaiseBy::Inheritance),
             fault: None,
         };
         match Client::start(&setup) {

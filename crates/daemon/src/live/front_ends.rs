@@ -176,11 +176,7 @@ impl Service<'_, '_> {
                 continue;
             }
             match self.next_event()? {
-                Some(COMMAND) => {
-                    if !self.commands.answer(connection)? {
-                        return Ok(Left::CoreEnds);
-                    }
-                }
+                Some(COMMAND) if !self.commands.answer(connection)? => return Ok(Left::CoreEnds),
                 Some(VISITOR) => {
                     if let Some(visitor) = visits.and_then(|visits| self.welcome(visits)) {
                         return Ok(Left::Replaced(visitor));
@@ -202,6 +198,7 @@ mod tests {
     use super::super::shared::tests::shared;
     use super::*;
     use crate::directory::Directory;
+    use crate::dispatch::{KeptBy, RaiseBy};
     use crate::guardian::this_program;
     use crate::kernel::CpuShare;
     use crate::linux::Linux;
@@ -288,6 +285,7 @@ mod tests {
             executable: this_program().to_path_buf(),
             turns: Some(AdmissionPolicy { policy, knobs: crate::terms::knobs(policy) }),
             reservations: None,
+            usual: KeptBy::Dispatcher(RaiseBy::Inheritance),
             fault: None,
         };
         let end = Bell::new().unwrap();

@@ -5,7 +5,7 @@ use super::fault::Fault;
 use super::setup::{AdmissionPolicy, Setup};
 use crate::Explanation;
 use crate::directory::Directory;
-use crate::dispatch::{Dismissed, NoRoom, PromiseRequest, Refusal};
+use crate::dispatch::{Dismissed, KeptBy, NoRoom, PromiseRequest, Refusal};
 use crate::kernel::CpuShare;
 use sched::{Descriptor, EntityId, Instant, Nanos, PromiseState};
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ pub(super) struct Opening {
     turns: Option<NamedPolicy>,
     reservations: Option<NamedPolicy>,
     fault: Option<Fault>,
+    usual: KeptBy,
 }
 
 /// An admission policy, by name, and the values of its knobs.
@@ -174,6 +175,7 @@ impl Opening {
             turns: setup.turns.as_ref().map(named),
             reservations: setup.reservations.as_ref().map(named),
             fault: setup.fault.clone(),
+            usual: setup.usual,
         }
     }
 
@@ -189,7 +191,8 @@ impl Opening {
         let found = |named: Option<NamedPolicy>| named.map(|named| found(named, &find)).transpose();
         let (turns, reservations) = (found(self.turns)?, found(self.reservations)?);
         let directory = Directory::at(OsString::from_vec(self.directory));
-        Ok(Setup { directory, executable: executable.to_path_buf(), turns, reservations, fault: self.fault })
+        let executable = executable.to_path_buf();
+        Ok(Setup { directory, executable, turns, reservations, usual: self.usual, fault: self.fault })
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Setup {
     pub turns: Option<AdmissionPolicy>,
     /// Policy that admits reservations of the kernel. `None`: the daemon makes none.
     pub reservations: Option<AdmissionPolicy>,
+    /// What keeps a promise whose request names no mechanism.
+    pub usual: KeptBy,
     /// Fault injection.
     pub fault: Option<Fault>,
 }

@@ -11,14 +11,17 @@ pub struct Widths(pub u16);
 
 /// An aligned table without borders. Columns of words are aligned to the left, columns of numbers to the right. No row
 /// is wrapped.
-pub(crate) struct Grid {
+#[derive(Debug)]
+pub struct Grid {
     table: Table,
     /// Number of columns of words.
     words: usize,
 }
 
 impl Grid {
-    pub(crate) fn new(header: Vec<String>, words: usize) -> Grid {
+    /// Returns a table with these titles, without rows. The first `words` columns are columns of words.
+    #[must_use]
+    pub fn new(header: Vec<String>, words: usize) -> Grid {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         let mut grid = Grid { table, words };
@@ -30,7 +33,8 @@ impl Grid {
         grid
     }
 
-    pub(crate) fn add(&mut self, row: Vec<String>) {
+    /// Adds a row, with a cell for every title.
+    pub fn add(&mut self, row: Vec<String>) {
         let row = self.aligned(row);
         self.table.add_row(row);
     }

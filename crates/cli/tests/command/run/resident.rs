@@ -7,6 +7,7 @@ use daemon::dispatch::{KeptBy, PromiseRequest, RaiseBy};
 use daemon::kernel::CpuShare;
 use daemon::live::{Client, Failure, ProcessId};
 use sched::{CpuId, CpuSet, Nanos, Reservation};
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use sys::child::Child;
 use sys::process::Process;
@@ -27,7 +28,7 @@ impl Resident {
         let begun = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let process = Process::open(begun.id()).unwrap();
         let resident = Resident { begun, process, place };
-        soon("the core listens", || resident.place.0.path().join("core.sock").exists());
+        soon("the core listens", || UnixStream::connect(resident.place.0.path().join("core.sock")).is_ok());
         resident
     }
 

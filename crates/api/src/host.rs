@@ -1,0 +1,26 @@
+//! [`Host`]: the host of the service.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The host of the service.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Host {
+    /// Version of the service.
+    pub version: String,
+    /// Number of CPUs.
+    pub cpus: usize,
+    /// Part of each CPU that may be promised. Unit: percent. Absent: the service has no core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promisable_percent: Option<u32>,
+    /// Mechanisms of the core.
+    pub mechanisms: Vec<String>,
+    /// Pid of the core. Absent: the service has no core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core: Option<u32>,
+    /// Reason why the service has no core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Warnings of the core.
+    pub warnings: Vec<String>,
+}

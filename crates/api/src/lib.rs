@@ -1,0 +1,26 @@
+//! The interface of `tactus serve`: the types of its requests, replies and events, and a [`Client`].
+//!
+//! The service has a list of virtual machines. Each VM has a *desired state*, which clients set and the service keeps on
+//! disk, and a *state*, which the service observes. The types are the source of the OpenAPI description at
+//! `/openapi.json`. All times are integers with their unit in the name; all bodies are JSON.
+
+mod client;
+mod desired;
+mod event;
+mod host;
+mod problem;
+mod vm;
+
+pub use client::{Client, Error};
+pub use desired::{Desired, Limit, Mechanism, Promise};
+pub use event::{Event, Happened};
+pub use host::Host;
+pub use problem::{Alternatives, Problem};
+pub use vm::{Kind, Measured, Phase, Process, State, Vm, Vms};
+
+/// Media type of [`Problem`] (RFC 9457).
+pub const PROBLEM: &str = "application/problem+json";
+
+/// Header of a request with the reason of a change, for the audit log. Characters other than letters, digits and `-._~` are
+/// percent-encoded, as in a URL.
+pub const WHY: &str = "tactus-reason";

@@ -1,0 +1,141 @@
+//! [`Vm`]: a virtual machine, or a process that is treated like one.
+
+use crate::Desired;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The virtual machines of the host, by name.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Vms {
+    /// The running VMs, and those with a desired state that do not run.
+    pub vms: Vec<Vm>,
+}
+
+/// A virtual machine, or a process that is treated like one.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Vm {
+    /// Id in the interface: the UUID; for a VM without a UUID, its name; for a process, `pid:NUMBER`.
+    pub id: String,
+    /// Name of the VM, or of the process.
+    pub name: String,
+    /// Program of the VM.
+    pub kind: Kind,
+    /// The process. Absent: the VM does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+    /// Number of changes of the desired state. The `ETag` of the VM.
+    pub generation: u64,
+    /// The desired state.
+    pub desired: Desired,
+    /// The observed state.
+    pub state: State,
+    /// Measurements of the promise.
+    pub measured: Measured,
+}
+
+/// The program that runs a VM.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// QEMU.
+    Qemu,
+    /// Firecracker.
+    Firecracker,
+    /// Cloud Hypervisor.
+    CloudHypervisor,
+    /// No known VM: a process with its descendants.
+    Process,
+}
+
+impl Kind {
+    /// Returns the kind as text.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Qemu => "qemu",
+            Kind::Firecracker => "firecracker",
+            Kind::CloudHypervisor => "cloud-hypervisor",
+            Kind::Process => "process",
+        }
+    }
+}
+
+/// The process of a VM.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Process {
+    /// Pid of the process.
+    pub pid: u32,
+    /// Start time of the process, in clock ticks since the boot of the host.
+    pub start_time: u64,
+    /// Real user ID of the process.
+    pub user: u32,
+}
+
+/// The observed state of a VM.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct State {
+    /// Whether the desired state is in force.
+    pub phase: Phase,
+    /// What keeps the promise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<String>,
+    /// Reason why the desired state is not in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What would put it in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// Whether the desired state of a VM is in force.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Nothing is desired.
+    None,
+    /// The desired state is in force, and the promise is kept.
+    Kept,
+    /// The desired state is in force, and more than a quarter of the latest periods were short.
+    NotKept,
+    /// The desired state cannot be in force. The service tries again when another promise ends.
+    Refused,
+    /// The VM is paused: nothing is in force.
+    Paused,
+    /// The VM does not run.
+    Absent,
+    /// The service has no core at present, or only observes.
+    Waiting,
+}
+
+impl Phase {
+    /// Returns the phase as text.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Phase::None => "none",
+            Phase::Kept => "kept",
+            Phase::NotKept => "not-kept",
+            Phase::Refused => "refused",
+            Phase::Paused => "paused",
+            Phase::Absent => "absent",
+            Phase::Waiting => "waiting",
+        }
+    }
+}
+
+/// Measurements of a promise since it was last put in force, summed over its CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Measured {
+    /// Number of ended periods.
+    pub periods: u64,
+    /// Number of these periods in which the VM was runnable throughout.
+    pub judged: u64,
+    /// Number of judged periods in which the VM received less CPU time than was due.
+    pub missed: u64,
+    /// CPU time that was due in all periods. Unit: ns.
+    pub due_ns: u64,
+    /// CPU time that was delivered in all periods. Unit: ns.
+    pub delivered_ns: u64,
+    /// Number of events that were lost, because the service did not read them in time.
+    pub lost: u64,
+}

@@ -1,0 +1,11 @@
+//! The service of an operator, and its clients.
+
+mod changes;
+mod own_core;
+mod places;
+mod serve;
+mod views;
+
+pub(crate) use changes::{pause, resume, set, unset};
+pub(crate) use serve::serve;
+pub(crate) use views::{events, list, show};

@@ -1,0 +1,40 @@
+//! The default sockets and directories of the service.
+
+use crate::failure::{Failure, refused};
+use daemon::Explanation;
+use std::path::{Path, PathBuf};
+use sys::privileges;
+
+/// Returns the socket of the service for clients: `path`, or the default of this user.
+pub(super) fn socket(path: Option<&Path>) -> Result<PathBuf, Failure> {
+    path.map_or_else(|| Ok(volatile()?.join("tactus.sock")), |path| Ok(path.to_path_buf()))
+}
+
+/// Returns the directory of the desired states: `path`, or the default of this user.
+pub(super) fn state(path: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(path) = path {
+        return Ok(path.to_path_buf());
+    }
+    if privileges::user() == 0 {
+        return Ok(PathBuf::from("/var/lib/tactus"));
+    }
+    let own = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let missing = || Explanation::new("there is no directory for the desired states", "use --state, or set HOME");
+    Ok(own.ok_or_else(|| refused(&missing()))?.join("tactus"))
+}
+
+/// Returns the directory of volatile files of this user.
+fn volatile() -> Result<PathBuf, Failure> {
+    if privileges::user() == 0 {
+        return Ok(PathBuf::from("/run"));
+    }
+    let missing = || {
+        let why = "there is no directory for the socket of the service";
+        Explanation::new(why, "use --socket, or a user session with XDG_RUNTIME_DIR")
+    };
+    absolute("XDG_RUNTIME_DIR").ok_or_else(|| refused(&missing()))
+}
+
+fn absolute(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}

@@ -1,0 +1,122 @@
+//! The command line of the service and its clients.
+
+use clap::Args;
+use std::path::PathBuf;
+
+pub(crate) const SERVICE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a service that cannot be \
+    reached; 2 invalid or refused input, nothing was changed; 130 interrupted.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// Socket of a resident core; by default that of a core which this command starts
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) core: Option<PathBuf>,
+    /// Socket for clients; by default /run/tactus.sock, or tactus.sock in $XDG_RUNTIME_DIR
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Directory of the desired states and the audit log; by default /var/lib/tactus, or ~/.local/state/tactus
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Directory of the table of originals of a started core; by default /run/tactus, or tactus in $XDG_RUNTIME_DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "core")]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// The service of a client.
+#[derive(Args, Debug)]
+pub(crate) struct AtService {
+    /// Socket of the service; by default /run/tactus.sock, or tactus.sock in $XDG_RUNTIME_DIR
+    #[arg(long, value_name = "SOCKET", env = "TACTUS_SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    #[command(flatten)]
+    pub(crate) at: AtService,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    /// Name or id of the VM, or pid:NUMBER for a process
+    pub(crate) vm: String,
+    #[command(flatten)]
+    pub(crate) at: AtService,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Named {
+    /// Name or id of the VM, or pid:NUMBER for a process
+    pub(crate) vm: String,
+    /// Reason of the change, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) at: AtService,
+}
+
+#[derive(Args, Debug)]
+#[command(group(clap::ArgGroup::new("change").multiple(true).required(true)
+    .args(["slice", "period", "cpus", "gang", "hard", "soft", "mechanism", "no_promise", "weight", "no_weight", "cap", "no_cap"])))]
+pub(crate) struct Set {
+    /// Name or id of the VM, or pid:NUMBER for a process
+    pub(crate) vm: String,
+    /// CPU time in every period, summed over all CPUs of the promise: 500us, 2ms
+    #[arg(long, value_name = "DURATION", help_heading = "Promise")]
+    pub(crate) slice: Option<String>,
+    /// Length of the period: 1ms, 10ms
+    #[arg(long, value_name = "DURATION", help_heading = "Promise")]
+    pub(crate) period: Option<String>,
+    /// Number of CPUs among which the slice is divided
+    #[arg(long, value_name = "N", help_heading = "Promise", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) cpus: Option<u16>,
+    /// Give the threads their parts of the slice at the same time on all CPUs; --gang=false ends this
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Promise")]
+    pub(crate) gang: Option<bool>,
+    /// Freeze the VM when its slice is used up
+    #[arg(long, help_heading = "Promise")]
+    pub(crate) hard: bool,
+    /// Let the VM compete for the remaining time when its slice is used up
+    #[arg(long, conflicts_with = "hard", help_heading = "Promise")]
+    pub(crate) soft: bool,
+    /// What keeps the promise
+    #[arg(long, value_enum, value_name = "MECHANISM", help_heading = "Promise")]
+    pub(crate) mechanism: Option<crate::raising::Raising>,
+    /// Promise no CPU time
+    #[arg(long, help_heading = "Promise", conflicts_with_all = ["slice", "period", "cpus", "gang", "hard", "soft", "mechanism"])]
+    pub(crate) no_promise: bool,
+
+    /// Weight relative to other control groups; an ordinary group has 100
+    #[arg(long, value_name = "N", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) weight: Option<u32>,
+    /// Leave the weight as it was
+    #[arg(long, help_heading = "Share", conflicts_with = "weight")]
+    pub(crate) no_weight: bool,
+    /// Maximum CPU time; 150 is one and a half CPUs
+    #[arg(long, value_name = "PERCENT", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=102_400))]
+    pub(crate) cap: Option<u32>,
+    /// Set no maximum
+    #[arg(long, help_heading = "Share", conflicts_with = "cap")]
+    pub(crate) no_cap: bool,
+
+    /// Change the VM only if it has this generation
+    #[arg(long, value_name = "N")]
+    pub(crate) if_generation: Option<u64>,
+    /// Reason of the change, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) at: AtService,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Events {
+    /// Begin with the events after this number; by default with the next one
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) after: Option<u64>,
+    #[command(flatten)]
+    pub(crate) at: AtService,
+}

@@ -1,0 +1,242 @@
+//! The service: what is desired for real processes, and whether it is in force.
+
+use super::super::{Done, Place};
+use super::{HOG, Now, PATIENCE, hogs, last_cpu, soon, turn};
+use sched::{CpuId, CpuSet, Nanos};
+use serde_json::Value;
+use std::process::Stdio;
+use sys::child::{Child, Work};
+use sys::process::Process;
+use sys::{affinity, clock, usage};
+
+/// A service with a core of its own, in a directory of its own.
+struct Service {
+    begun: std::process::Child,
+    process: Process,
+    place: Place,
+}
+
+impl Service {
+    fn begin() -> Service {
+        Service::at(Place::new())
+    }
+
+    fn at(place: Place) -> Service {
+        let mut command = place.command(&["serve", "--socket", "api.sock", "--state", "state", "--directory", "live"]);
+        let begun = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let process = Process::open(begun.id()).unwrap();
+        let service = Service { begun, process, place };
+        soon("the service has a core", || {
+            let host = service.client(&["list", "--json"]);
+            host.code == Some(0) && service.get("/v1/host")["core"].is_u64()
+        });
+        service
+    }
+
+    /// Runs a command of a client.
+    fn client(&self, args: &[&str]) -> Done {
+        self.place.run(&[args, &["--socket", "api.sock"]].concat())
+    }
+
+    /// Runs a command of a client that succeeds, and returns its JSON.
+    fn json(&self, args: &[&str]) -> Value {
+        let done = self.client(&[args, &["--json"]].concat());
+        assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
+        serde_json::from_str(&done.stdout).unwrap()
+    }
+
+    /// Returns the reply to a request of curl: its status and its body.
+    fn curl(&self, args: &[&str], path: &str) -> (u16, String) {
+        let mut command = std::process::Command::new("curl");
+        let socket = self.place.0.path().join("api.sock");
+        command.args(["--silent", "--write-out", "\n%{http_code}", "--unix-socket"]).arg(socket);
+        let done = command.args(args).arg(format!("http://tactus{path}")).output().expect("curl is missing");
+        let text = String::from_utf8(done.stdout).unwrap();
+        let (body, status) = text.rsplit_once('\n').unwrap();
+        (status.parse().unwrap(), body.to_string())
+    }
+
+    fn get(&self, path: &str) -> Value {
+        serde_json::from_str(&self.curl(&[], path).1).unwrap_or_default()
+    }
+
+    /// Ends the service in order.
+    fn end(mut self) {
+        self.process.terminate().unwrap();
+        assert!(self.process.ends_within(PATIENCE));
+        assert_eq!(self.begun.wait().unwrap().code(), Some(0));
+        for left in ["api.sock", "live/core.sock", "live/table"] {
+            assert!(!self.place.0.path().join(left).exists(), "{left}");
+        }
+    }
+
+    /// Kills the service, and returns its directory. Its core stays.
+    fn kill(mut self) -> Place {
+        self.process.kill().unwrap();
+        self.begun.wait().unwrap();
+        std::mem::replace(&mut self.place, Place::new())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if !self.process.has_ended() {
+            let _ = self.process.terminate();
+            let _ = self.process.ends_within(PATIENCE);
+        }
+        let _ = self.begun.wait();
+    }
+}
+
+/// Starts a hog beside other hogs on the last CPU.
+fn crowded_hog() -> (Child, Vec<Child>) {
+    let (hog, others, cpu) = (Child::start(HOG).unwrap(), hogs(), CpuSet::one(CpuId::new(last_cpu())));
+    std::iter::once(&hog).chain(&others).for_each(|it| affinity::set(it.pid(), &cpu).unwrap());
+    (hog, others)
+}
+
+/// Returns the share of a CPU that process `pid` receives in `time`. Unit: percent.
+fn share(pid: u32, time: Nanos) -> u64 {
+    let meter = usage::Meter::open(pid).unwrap();
+    let (begin, before) = (clock::now(), meter.read().unwrap().ran);
+    clock::sleep(time);
+    let (length, after) = (clock::now().since(begin), meter.read().unwrap().ran);
+    (after - before).as_ns() * 100 / length.as_ns()
+}
+
+#[test]
+fn what_is_set_is_kept_and_outlives_the_service() {
+    let Some(_turn) = turn() else { return };
+    let (hog, _others) = crowded_hog();
+    let (before, vm) = (Now::of(hog.pid()), format!("pid:{}", hog.pid()));
+    let service = Service::begin();
+    let set = service.json(&["set", &vm, "--slice", "4ms", "--period", "10ms", "--reason", "größer"]);
+    assert_eq!((&set["state"]["phase"], &set["generation"]), (&"kept".into(), &1.into()));
+    let place = service.kill();
+    let alone = share(hog.pid(), Nanos::s(1));
+    assert!(alone >= 39, "{alone} % of the CPU while there is no service");
+    let service = Service::at(place);
+    let shown = service.json(&["show", &vm]);
+    assert_eq!((&shown["state"]["phase"], &shown["desired"]), (&"kept".into(), &set["desired"]));
+    // Slice and period change in place.
+    service.json(&["set", &vm, "--slice", "6ms"]);
+    let more = share(hog.pid(), Nanos::s(1));
+    assert!(more >= 59, "{more} % of the CPU after the change");
+    soon("periods are counted", || service.json(&["show", &vm])["measured"]["judged"].as_u64() > Some(20));
+    let log = String::from_utf8(service.place.read("state/audit.jsonl")).unwrap();
+    let line: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!((&line["why"], &line["to"]["promise"]["slice_ns"]), (&"größer".into(), &4_000_000.into()));
+    // A paused promise is desired, and not in force.
+    assert_eq!(service.json(&["pause", &vm])["state"]["phase"], "paused");
+    soon("the hog is as before", || Now::of(hog.pid()) == before);
+    assert_eq!(service.json(&["resume", &vm])["state"]["phase"], "kept");
+    assert_eq!(service.json(&["unset", &vm])["state"]["phase"], "none");
+    soon("the hog is as before", || Now::of(hog.pid()) == before);
+    assert_eq!(service.json(&["list"])["vms"], Value::Array(Vec::new()));
+    service.end();
+}
+
+#[test]
+fn a_core_that_is_killed_is_started_again_and_keeps_what_is_desired() {
+    let Some(_turn) = turn() else { return };
+    let (hog, _others) = crowded_hog();
+    let vm = format!("pid:{}", hog.pid());
+    let service = Service::begin();
+    service.json(&["set", &vm, "--slice", "4ms", "--period", "10ms"]);
+    let first = service.get("/v1/host")["core"].as_u64().unwrap();
+    Process::open(u32::try_from(first).unwrap()).unwrap().kill().unwrap();
+    let begin = clock::now();
+    soon("there is another core", || service.get("/v1/host")["core"].as_u64().is_some_and(|core| core != first));
+    soon("the promise is in force", || service.json(&["show", &vm])["state"]["phase"] == "kept");
+    eprintln!("the promise was in force again after {}", clock::now().since(begin));
+    let again = share(hog.pid(), Nanos::s(1));
+    assert!(again >= 39, "{again} % of the CPU under the second core");
+    service.end();
+}
+
+#[test]
+fn refusals_have_the_reason_and_the_nearest_promise_and_change_nothing() {
+    let Some(_turn) = turn() else { return };
+    let child = Child::start(Work::Sleep).unwrap();
+    let vm = format!("pid:{}", child.pid());
+    let service = Service::begin();
+    let refused = |args: &[&str], words: &str| {
+        let done = service.client(args);
+        let said = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ").replace("│ ", "");
+        assert!(done.code == Some(2) && said.contains(words), "{args:?}: {:?}: {said}", done.code);
+    };
+    refused(&["set", &vm, "--slice", "2ms"], "needs a slice and a period");
+    refused(&["pause", &vm], "nothing is desired");
+    refused(&["set", &vm, "--slice", "9500us", "--period", "10ms"], "use at most 9ms every 10ms");
+    refused(&["set", &vm, "--slice", "20ms", "--period", "10ms"], "use a slice of at most 10ms");
+    refused(&["show", "nothing"], "there is no VM nothing");
+    refused(&["set", "pid:4194305", "--weight", "5"], "there is no VM pid:4194305");
+    refused(&["set", &vm, "--weight", "5", "--if-generation", "3"], "has generation 0");
+    let path = format!("/v1/vms/{vm}/desired");
+    let put = |body: &str| service.curl(&["-X", "PUT", "-H", "content-type: application/json", "-d", body], &path);
+    for (body, status) in [
+        (r#"{"promise": {"slice_ns": 9500000, "period_ns": 10000000}}"#, 409),
+        (r#"{"promise": {"slice_ns": -1, "period_ns": 10000000}}"#, 422),
+        (r#"{"wieght": 1}"#, 422),
+        ("{", 400),
+    ] {
+        let (found, text) = put(body);
+        let problem: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((found, &problem["status"]), (status, &status.into()), "{text}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{text}");
+        if status == 409 {
+            assert_eq!(problem["alternatives"]["slice_ns"], 9_000_000, "{text}");
+        }
+    }
+    assert_eq!(put(&format!("{{\"weight\": \"{}\"}}", "x".repeat(70_000))).0, 413);
+    assert_eq!(service.curl(&["-X", "POST"], &path).0, 405);
+    assert_eq!(service.curl(&[], "/nothing").0, 404);
+    assert_eq!(service.get(&format!("/v1/vms/{vm}"))["generation"], 0, "nothing has changed");
+    service.end();
+}
+
+/// Returns the number of connections to the service.
+fn connections() -> usize {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    // A connection that the service has accepted has the path of the listening socket, which has the flag 10000.
+    sockets.lines().filter(|line| line.ends_with(" api.sock") && !line.contains(" 00010000 ")).count()
+}
+
+#[test]
+fn events_are_followed_and_resumed_and_metrics_have_every_promise() {
+    let Some(_turn) = turn() else { return };
+    let child = Child::start(Work::Sleep).unwrap();
+    let vm = format!("pid:{}", child.pid());
+    let service = Service::begin();
+    let mut following = service.place.command(&["events", "--json", "--socket", "api.sock"]);
+    let following = following.stdout(Stdio::piped()).spawn().unwrap();
+    let ours = Process::open(following.id()).unwrap();
+    // The events begin with the connection.
+    soon("the reader is connected", || ours.has_ended() || connections() > 0);
+    service.json(&["set", &vm, "--slice", "1ms", "--period", "10ms"]);
+    let metrics = service.curl(&[], "/metrics").1;
+    let of_vm = format!("tactus_vm_slice_seconds{{id=\"{vm}\"");
+    assert!(metrics.lines().any(|line| line.starts_with(&of_vm) && line.ends_with(" 0.001")), "{metrics}");
+    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    service.json(&["unset", &vm]);
+    clock::sleep(Nanos::ms(200));
+    ours.kill().unwrap();
+    let said = String::from_utf8(following.wait_with_output().unwrap().stdout).unwrap();
+    let events: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["changed", "state", "changed"], "{said}");
+    let first = events[0]["number"].as_u64().unwrap();
+    assert_eq!(events[2]["number"], first + 2);
+    // A reader that returns gets what it has missed.
+    let (_, resumed) = service.curl(&["--max-time", "1", "-H", &format!("Last-Event-ID: {first}")], "/v1/events");
+    assert!(
+        resumed.contains(&format!("id: {}\n", first + 2)) && !resumed.contains(&format!("id: {first}\n")),
+        "{resumed}"
+    );
+    let (_, lost) = service.curl(&["--max-time", "1", "-H", "Last-Event-ID: 7"], "/v1/events");
+    assert!(lost.contains("event: gap\n"), "{lost}");
+    let described = service.get("/openapi.json");
+    assert_eq!(described["openapi"].as_str().map(|it| &it[..3]), Some("3.1"));
+    assert!(described["paths"]["/v1/vms/{vm}/desired"]["put"].is_object());
+    service.end();
+}

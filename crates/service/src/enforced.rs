@@ -1,0 +1,109 @@
+//! [`Enforced`]: what a core keeps for one VM, and how that becomes what is desired.
+
+use crate::inventory::Found;
+use crate::terms::{differ_in_times_only, request, share};
+use api::Desired;
+use daemon::dispatch::{PromiseRequest, Refusal};
+use daemon::kernel::CpuShare;
+use daemon::live::{Client, PromiseInForce};
+use sched::EntityId;
+
+/// What a core keeps for one VM.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Enforced {
+    promise: Option<(PromiseRequest, Vec<EntityId>)>,
+    share: Option<CpuShare>,
+}
+
+impl Enforced {
+    /// Returns what a core keeps for a VM according to its roster.
+    pub(crate) fn of(promise: Option<PromiseInForce>, share: Option<CpuShare>) -> Enforced {
+        Enforced { promise: promise.map(|it| (it.request, it.entities)), share }
+    }
+
+    /// Returns the entities of the promise.
+    pub(crate) fn entities(&self) -> &[EntityId] {
+        self.promise.as_ref().map_or(&[], |(_, entities)| entities)
+    }
+
+    /// Returns the request of the promise.
+    pub(crate) fn request(&self) -> Option<&PromiseRequest> {
+        self.promise.as_ref().map(|(request, _)| request)
+    }
+
+    /// Records that the core has dismissed `e`. Returns whether the promise has ended with it.
+    pub(crate) fn dismissed(&mut self, e: EntityId) -> bool {
+        let Some((_, entities)) = &mut self.promise else { return false };
+        entities.retain(|other| *other != e);
+        let has_ended = entities.is_empty();
+        self.promise.take_if(|_| has_ended).is_some()
+    }
+
+    /// Makes `core` keep what is desired for `vm`.
+    ///
+    /// # Errors
+    /// The core refuses it. What was in force before is in force again; if the core refuses that, too, nothing is, and
+    /// `self` says so.
+    pub(crate) fn become_desired(&mut self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
+        let none = Desired::default();
+        let desired = if desired.paused { &none } else { desired };
+        let wanted = desired.promise.as_ref().map(|promise| request(&vm.name, promise, core.setup()));
+        let before = self.promise.as_ref().map(|(request, _)| request.clone());
+        self.promise(core, vm, wanted)?;
+        self.give(core, vm, share(desired)).inspect_err(|_| {
+            // The promise of before had room, and has it again.
+            let _ = self.promise(core, vm, before);
+        })
+    }
+
+    /// Makes, changes or ends the promise.
+    fn promise(&mut self, core: &Client, vm: &Found, wanted: Option<PromiseRequest>) -> Result<(), Refusal> {
+        match (self.promise.take(), wanted) {
+            (None, None) => {}
+            (Some((before, entities)), Some(wanted)) if before == wanted => self.promise = Some((before, entities)),
+            (Some((before, entities)), Some(wanted)) if differ_in_times_only(&before, &wanted) => {
+                let changed = core.adjust(entities[0], wanted.reservation.slice, wanted.reservation.period);
+                self.promise = Some((if changed.is_ok() { wanted } else { before }, entities));
+                changed?;
+            }
+            (Some((before, entities)), wanted) => {
+                entities.iter().for_each(|&e| core.dismiss(e));
+                if let Some(wanted) = wanted {
+                    let made = self.admit(core, vm, wanted);
+                    if made.is_err() {
+                        // The promise of before had room, and has it again.
+                        let _ = self.admit(core, vm, before);
+                    }
+                    made?;
+                }
+            }
+            (None, Some(wanted)) => self.admit(core, vm, wanted)?,
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, core: &Client, vm: &Found, wanted: PromiseRequest) -> Result<(), Refusal> {
+        let entities = core.admit_process(&wanted, vm.identity().into())?;
+        self.promise = Some((wanted, entities));
+        Ok(())
+    }
+
+    /// Gives, changes or ends the share of the CPUs.
+    fn give(&mut self, core: &Client, vm: &Found, wanted: Option<CpuShare>) -> Result<(), Refusal> {
+        if self.share == wanted {
+            return Ok(());
+        }
+        let before = self.share.take();
+        if before.is_some() {
+            core.end_share(vm.process.pid);
+        }
+        let Some(share) = wanted else { return Ok(()) };
+        let given = core.share(vm.process.pid, share);
+        if given.is_ok() {
+            self.share = Some(share);
+        } else if let Some(before) = before {
+            self.share = core.share(vm.process.pid, before).is_ok().then_some(before);
+        }
+        given
+    }
+}

@@ -1,0 +1,155 @@
+//! The service of an operator: the front end of a resident core.
+//!
+//! ```text
+//!   clients ──REST, events──▶ routes ──requests──▶ reconciler ──commands──▶ resident core
+//!                               ▲                   │   │   ▲
+//!                               └──────events───────┘   │   └── inventory: the VMs of /proc
+//!                                                       └────── store: the desired states on disk
+//! ```
+//!
+//! The [routes](routes) run on one thread of an asynchronous runtime, and the reconciler on a thread of its own. The
+//! reconciler alone changes the store and talks to the core. What a client sets is acknowledged when it is on disk and, if
+//! the VM runs, in force.
+
+mod audit;
+mod caller;
+mod core_link;
+mod enforced;
+mod events;
+mod inventory;
+mod metrics;
+mod reconciler;
+mod requests;
+mod routes;
+mod store;
+mod terms;
+
+use audit::Audit;
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
+use caller::Caller;
+use core_link::CoreLink;
+use daemon::Explanation;
+use events::Events;
+use reconciler::Reconciler;
+use routes::Shared;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use tokio::sync::watch;
+
+/// Time for which requests are still answered when the service ends.
+const GRACE: Duration = Duration::from_millis(500);
+/// Interval between two checks whether the service must end.
+const CHECK: Duration = Duration::from_millis(50);
+
+/// Parameters of the service.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Socket of the resident core.
+    pub core: PathBuf,
+    /// Unix socket for clients. Every user may connect; the kernel reports the user of each connection.
+    pub socket: PathBuf,
+    /// Directory of the desired states and the audit log.
+    pub state: PathBuf,
+    /// Finds a scheduling policy by its name.
+    pub policy: fn(&str) -> Option<&'static sched::Descriptor>,
+}
+
+/// Serves clients until `is_over` returns true. Calls `ready` when clients can connect.
+///
+/// # Errors
+/// The socket or the directory cannot be used.
+pub fn serve(
+    options: &Options,
+    ready: impl FnOnce(),
+    is_over: impl Fn() -> bool + Send + 'static,
+) -> Result<(), Explanation> {
+    let failed = |what: &str, error: &io::Error| Explanation::new(format!("cannot {what}: {error}"), "");
+    let store = Store::open(&options.state)?;
+    let audit = Audit::open(&options.state)?;
+    let events = Arc::new(Events::new());
+    let link = CoreLink::new(&options.core, options.policy);
+    let boot = sys::kernel::boot_id()?;
+    let mut reconciler = Reconciler::new(link, store, audit, Arc::clone(&events), boot);
+    let listener = listen(options)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed("start the service", &error))?;
+    let (requests, receiver) = requests::channel();
+    let router = routes::router(Shared { requests, events });
+    let served = std::thread::scope(|scope| {
+        let reconciling = std::thread::Builder::new().name("reconciler".to_string());
+        let reconciling = reconciling.spawn_scoped(scope, move || requests::serve(&mut reconciler, &receiver));
+        reconciling.map_err(|error| failed("start a thread", &error))?;
+        let served = runtime.block_on(async {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            ready();
+            answer(listener, router, is_over).await
+        });
+        // Readers of events may still be connected. The last requests end with the runtime, and then the reconciler ends.
+        drop(runtime);
+        served.map_err(|error| failed("serve clients", &error))
+    });
+    let _ = std::fs::remove_file(&options.socket);
+    served
+}
+
+/// Answers the requests of clients until `is_over` returns true, and the unfinished requests for [`GRACE`].
+async fn answer(
+    listener: tokio::net::UnixListener,
+    router: axum::Router,
+    is_over: impl Fn() -> bool + Send + 'static,
+) -> io::Result<()> {
+    let (ending, mut ends) = watch::channel(false);
+    let signal = async move {
+        while !is_over() {
+            tokio::time::sleep(CHECK).await;
+        }
+        ending.send_replace(true);
+    };
+    let service = router.into_make_service_with_connect_info::<Caller>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(signal);
+    let out_of_time = async {
+        let _ = ends.wait_for(|ends| *ends).await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = serving.into_future() => served,
+        () = out_of_time => Ok(()),
+    }
+}
+
+/// Creates the socket for clients. Replaces a socket at which no process listens.
+fn listen(options: &Options) -> Result<UnixListener, Explanation> {
+    let path = &options.socket;
+    let failed = |error: io::Error| {
+        let why = format!("cannot listen at {}: {error}", path.display());
+        Explanation::new(why, "use --socket with a path in a directory where this process may create files")
+    };
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        let why = format!("another service listens at {}", path.display());
+        return Err(Explanation::new(why, "end it, or use --socket with another path"));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+impl Connected<IncomingStream<'_, tokio::net::UnixListener>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, tokio::net::UnixListener>) -> Caller {
+        // A connection without credentials may change nothing: no VM belongs to this user.
+        let user = stream.io().peer_cred().map_or(u32::MAX, |peer| peer.uid());
+        Caller { user }
+    }
+}

@@ -1,0 +1,89 @@
+//! The metrics of the service, in the text format of OpenMetrics.
+
+use api::{Host, Phase, Vm};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+/// The VM of a measurement.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfVm {
+    id: String,
+    name: String,
+}
+
+/// The VM of a state.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct InPhase {
+    id: String,
+    name: String,
+    phase: Word,
+}
+
+/// A phase as the value of a label.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Word(Phase);
+
+impl EncodeLabelValue for Word {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        self.0.word().encode(encoder)
+    }
+}
+
+/// A number of seconds that only increases.
+type Seconds = Counter<f64, AtomicU64>;
+
+/// Returns the metrics of `host` and its VMs as text.
+pub(crate) fn text(host: &Host, vms: &[Vm]) -> String {
+    let mut registry = Registry::with_prefix("tactus");
+    registry.register("build", "Version of the service", Info::new([("version", host.version.clone())]));
+    let connected = Gauge::<i64>::default();
+    connected.set(i64::from(host.core.is_some()));
+    registry.register("core_connected", "Whether the service has a core", connected);
+    let promisable = Gauge::<f64, AtomicU64>::default();
+    promisable.set(f64::from(host.promisable_percent.unwrap_or(0)) / 100.0);
+    registry.register("promisable_ratio", "Part of each CPU that may be promised", promisable);
+    let (slice, period) =
+        (Family::<OfVm, Gauge<f64, AtomicU64>>::default(), Family::<OfVm, Gauge<f64, AtomicU64>>::default());
+    let (due, delivered) = (Family::<OfVm, Seconds>::default(), Family::<OfVm, Seconds>::default());
+    let (judged, missed) = (Family::<OfVm, Counter>::default(), Family::<OfVm, Counter>::default());
+    let phases = Family::<InPhase, Gauge>::default();
+    for vm in vms {
+        let of = OfVm { id: vm.id.clone(), name: vm.name.clone() };
+        let phase = InPhase { id: vm.id.clone(), name: vm.name.clone(), phase: Word(vm.state.phase) };
+        phases.get_or_create(&phase).set(1);
+        let Some(promise) = &vm.desired.promise else { continue };
+        slice.get_or_create(&of).set(seconds(promise.slice_ns));
+        period.get_or_create(&of).set(seconds(promise.period_ns));
+        due.get_or_create(&of).inc_by(seconds(vm.measured.due_ns));
+        delivered.get_or_create(&of).inc_by(seconds(vm.measured.delivered_ns));
+        judged.get_or_create(&of).inc_by(vm.measured.judged);
+        missed.get_or_create(&of).inc_by(vm.measured.missed);
+    }
+    registry.register("vm_phase", "Whether the desired state of the VM is in force", phases);
+    registry.register_with_unit("vm_slice", "Desired CPU time in every period", Unit::Seconds, slice);
+    registry.register_with_unit("vm_period", "Desired period", Unit::Seconds, period);
+    registry.register_with_unit("vm_due", "CPU time that was due in the ended periods", Unit::Seconds, due);
+    registry.register_with_unit(
+        "vm_delivered",
+        "CPU time that was delivered in these periods",
+        Unit::Seconds,
+        delivered,
+    );
+    registry.register("vm_periods_judged", "Periods in which the VM was runnable throughout", judged);
+    registry.register("vm_periods_missed", "Judged periods in which the VM received less than was due", missed);
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("a string has room");
+    text
+}
+
+#[expect(clippy::cast_precision_loss, reason = "metrics are doubles")]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

@@ -1,0 +1,79 @@
+//! [`Requests`]: the way from the REST interface to the reconciler, which works on a thread of its own.
+
+use crate::reconciler::{Reconciler, Wish};
+use api::{Host, Problem, Vm};
+use sched::Nanos;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+use sys::clock;
+use tokio::sync::oneshot;
+
+/// Interval between two looks at the host and the core.
+const LOOK: Nanos = Nanos::ms(50);
+/// Number of requests that wait for the reconciler. Further requests are refused.
+const WAITING_MOST: usize = 1_024;
+
+/// A request to the reconciler, with the way of its reply.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    Host(oneshot::Sender<Host>),
+    List(oneshot::Sender<Vec<Vm>>),
+    Show(String, oneshot::Sender<Result<Vm, Problem>>),
+    Set(Box<Wish>, oneshot::Sender<Result<Vm, Problem>>),
+}
+
+/// The way to the reconciler.
+#[derive(Clone, Debug)]
+pub(crate) struct Requests(SyncSender<Ask>);
+
+/// Returns the way to a reconciler, and its other end for [`serve`].
+pub(crate) fn channel() -> (Requests, Receiver<Ask>) {
+    let (sender, receiver) = sync_channel(WAITING_MOST);
+    (Requests(sender), receiver)
+}
+
+impl Requests {
+    /// Sends a request, and waits for the reply.
+    ///
+    /// # Errors
+    /// Too many requests wait, or the service ends.
+    pub(crate) async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Problem> {
+        let (reply, answer) = oneshot::channel();
+        let ends = || Problem::new(503, "Service Unavailable", "the service ends", "start it again");
+        self.0.try_send(ask(reply)).map_err(|error| match error {
+            TrySendError::Full(_) => {
+                Problem::new(503, "Service Unavailable", "too many requests wait", "repeat the request later")
+            }
+            TrySendError::Disconnected(_) => ends(),
+        })?;
+        answer.await.map_err(|_| ends())
+    }
+}
+
+/// Answers requests, and looks at the host and the core from time to time, until no request can come any more.
+pub(crate) fn serve(reconciler: &mut Reconciler, requests: &Receiver<Ask>) {
+    let mut next = clock::now();
+    loop {
+        let left = next.saturating_since(clock::now());
+        match requests.recv_timeout(Duration::from_nanos(left.as_ns())) {
+            Ok(ask) => answer(reconciler, ask),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let now = clock::now();
+        if next <= now {
+            reconciler.look(now);
+            next = clock::now().saturating_add(LOOK);
+        }
+    }
+}
+
+fn answer(reconciler: &mut Reconciler, ask: Ask) {
+    // A client that has left needs no reply.
+    match ask {
+        Ask::Host(reply) => drop(reply.send(reconciler.host())),
+        Ask::List(reply) => drop(reply.send(reconciler.list())),
+        Ask::Show(vm, reply) => drop(reply.send(reconciler.show(&vm))),
+        Ask::Set(wish, reply) => drop(reply.send(reconciler.set(&wish))),
+    }
+}

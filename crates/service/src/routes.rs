@@ -1,0 +1,230 @@
+//! The REST interface: paths, replies and the OpenAPI description.
+
+use crate::caller::Caller;
+use crate::events::{After, Events, now_ms};
+use crate::metrics;
+use crate::reconciler::Wish;
+use crate::requests::{Ask, Requests};
+use api::{Desired, Event, Happened, Host, PROBLEM, Problem, Vm, Vms, WHY};
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, State};
+use axum::http::header::{CONTENT_TYPE, ETAG, IF_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode;
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Maximum length of a request. Unit: bytes.
+const BODY_MOST: usize = 64 * 1024;
+/// Number of events that wait for a slow reader before the service stops reading for it.
+const WAITING_MOST: usize = 64;
+
+/// What every request needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) requests: Requests,
+    pub(crate) events: Arc<Events>,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Tactus", description = "CPU time for virtual machines: promises, shares and their state"),
+    components(schemas(Event, Problem))
+)]
+struct Description;
+
+/// Returns the routes of the service.
+pub(crate) fn router(shared: Shared) -> axum::Router {
+    let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(host))
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(set, unset))
+        .routes(routes!(events))
+        .routes(routes!(metrics))
+        .split_for_parts();
+    let description = Arc::new(description);
+    router
+        .route("/openapi.json", axum::routing::get(move || async move { Json((*description).clone()) }))
+        .fallback(missing)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_MOST))
+        .with_state(shared)
+}
+
+/// A problem as a reply.
+struct Refused(Problem);
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Refused {
+        Refused(problem)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, [(CONTENT_TYPE, PROBLEM)], Json(self.0)).into_response()
+    }
+}
+
+async fn missing() -> Refused {
+    Refused(Problem::new(404, "Not Found", "there is no such path", "use a path of /openapi.json"))
+}
+
+async fn not_allowed() -> Refused {
+    Refused(Problem::new(405, "Method Not Allowed", "the path has no such method", "use a method of /openapi.json"))
+}
+
+/// The host of the service
+#[utoipa::path(get, path = "/v1/host", responses((status = 200, body = Host)))]
+async fn host(State(shared): State<Shared>) -> Result<Json<Host>, Refused> {
+    Ok(Json(shared.requests.ask(Ask::Host).await?))
+}
+
+/// All VMs, by name
+#[utoipa::path(get, path = "/v1/vms", responses((status = 200, body = Vms)))]
+async fn list(State(shared): State<Shared>) -> Result<Json<Vms>, Refused> {
+    Ok(Json(Vms { vms: shared.requests.ask(Ask::List).await? }))
+}
+
+/// The VM with an id or a name, or the process `pid:NUMBER`
+#[utoipa::path(get, path = "/v1/vms/{vm}", params(("vm" = String, Path)),
+    responses((status = 200, body = Vm), (status = 404, body = Problem, content_type = "application/problem+json")))]
+async fn show(State(shared): State<Shared>, Path(vm): Path<String>) -> Result<Response, Refused> {
+    let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
+    Ok(tagged(vm))
+}
+
+/// Sets the desired state of a VM
+///
+/// When the reply arrives, the desired state is on disk, and in force if the VM runs and the service has a core. With
+/// `If-Match`, the request fails if another client has changed the VM. The header `Tactus-Reason` is for the audit log.
+#[utoipa::path(put, path = "/v1/vms/{vm}/desired", request_body = Desired,
+    params(("vm" = String, Path), ("If-Match" = Option<String>, Header), ("Tactus-Reason" = Option<String>, Header)),
+    responses((status = 200, body = Vm),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 403, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, body = Problem, content_type = "application/problem+json"),
+        (status = 412, body = Problem, content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json"),
+        (status = 507, body = Problem, content_type = "application/problem+json")))]
+async fn set(
+    State(shared): State<Shared>,
+    ConnectInfo(by): ConnectInfo<Caller>,
+    Path(vm): Path<String>,
+    headers: HeaderMap,
+    body: Result<Json<Desired>, JsonRejection>,
+) -> Result<Response, Refused> {
+    let Json(desired) = body.map_err(|rejection| malformed(&rejection))?;
+    change(&shared, by, vm, &headers, desired).await
+}
+
+/// Ends everything that is desired for a VM
+#[utoipa::path(delete, path = "/v1/vms/{vm}/desired",
+    params(("vm" = String, Path), ("If-Match" = Option<String>, Header), ("Tactus-Reason" = Option<String>, Header)),
+    responses((status = 200, body = Vm),
+        (status = 403, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 412, body = Problem, content_type = "application/problem+json")))]
+async fn unset(
+    State(shared): State<Shared>,
+    ConnectInfo(by): ConnectInfo<Caller>,
+    Path(vm): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    change(&shared, by, vm, &headers, Desired::default()).await
+}
+
+async fn change(
+    shared: &Shared,
+    by: Caller,
+    vm: String,
+    headers: &HeaderMap,
+    desired: Desired,
+) -> Result<Response, Refused> {
+    let generation = generation(headers)?;
+    let why = headers.get(WHY).map(|why| percent_decode(why.as_bytes()).decode_utf8_lossy().into_owned());
+    let wish = Wish { vm, generation, desired, by, why };
+    let vm = shared.requests.ask(|reply| Ask::Set(Box::new(wish), reply)).await??;
+    Ok(tagged(vm))
+}
+
+/// Returns the generation in `If-Match`; `None`: any.
+fn generation(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get(IF_MATCH).filter(|value| *value != "*") else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.trim_matches('"').parse().ok());
+    let wrong = || Problem::new(400, "Bad Request", "If-Match is not the ETag of a VM", "use the ETag of a reply");
+    number.map(Some).ok_or_else(wrong)
+}
+
+fn malformed(rejection: &JsonRejection) -> Problem {
+    let status = rejection.status();
+    let title = status.canonical_reason().unwrap_or("Bad Request");
+    Problem::new(status.as_u16(), title, rejection.body_text(), "send a body as /openapi.json describes it")
+}
+
+/// Returns a VM with its generation as the tag of the reply.
+fn tagged(vm: Vm) -> Response {
+    ([(ETAG, format!("\"{}\"", vm.generation))], Json(vm)).into_response()
+}
+
+/// Events as they happen, as server-sent events
+///
+/// With `Last-Event-ID`, the events after this number come first. If the service no longer has all of them, the event
+/// `gap` comes before those that it has.
+#[utoipa::path(get, path = "/v1/events", params(("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, description = "a stream of events", content_type = "text/event-stream")))]
+async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Result<impl IntoResponse, Refused> {
+    let after = headers.get("last-event-id").map(|value| value.to_str().ok().and_then(|text| text.parse().ok()));
+    let wrong = || Problem::new(400, "Bad Request", "Last-Event-ID is not a number", "use the id of an event");
+    let after = after.map(|number: Option<u64>| number.ok_or_else(wrong)).transpose()?;
+    let (sender, receiver) = mpsc::channel(WAITING_MOST);
+    tokio::spawn(stream(Arc::clone(&shared.events), after, sender));
+    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()))
+}
+
+/// Sends the events after number `after`, and then each event as it happens, until the reader ends.
+async fn stream(events: Arc<Events>, after: Option<u64>, reader: mpsc::Sender<Result<sse::Event, Infallible>>) {
+    let mut latest = events.watch();
+    let mut last = after.unwrap_or_else(|| *latest.borrow_and_update());
+    loop {
+        let (is_whole, new) = match events.after(last) {
+            After::All(new) => (true, new),
+            After::SomeLost(new) => (false, new),
+        };
+        let first = new.first().map_or_else(|| *latest.borrow(), |event| event.number - 1);
+        let gap = (!is_whole).then(|| Event { number: first, at_ms: now_ms(), vm: None, happened: Happened::Gap });
+        for event in gap.into_iter().chain(new) {
+            last = event.number;
+            let data = serde_json::to_string(&event).expect("all of it can be JSON");
+            let sent = sse::Event::default().id(event.number.to_string()).event(event.happened.name()).data(data);
+            if reader.send(Ok(sent)).await.is_err() {
+                return;
+            }
+        }
+        tokio::select! {
+            changed = latest.changed() => if changed.is_err() { return },
+            () = reader.closed() => return,
+        }
+    }
+}
+
+/// Metrics in the text format of OpenMetrics
+#[utoipa::path(get, path = "/metrics",
+    responses((status = 200, description = "metrics", content_type = "application/openmetrics-text")))]
+async fn metrics(State(shared): State<Shared>) -> Result<impl IntoResponse, Refused> {
+    let host = shared.requests.ask(Ask::Host).await?;
+    let vms = shared.requests.ask(Ask::List).await?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(CONTENT_TYPE, kind)], metrics::text(&host, &vms)))
+}

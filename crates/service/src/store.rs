@@ -1,0 +1,170 @@
+//! [`Store`]: the desired states on disk.
+//!
+//! The file `desired.json` has one entry per VM. It is replaced as a whole: written beside, synchronised and renamed, so
+//! after a crash it has either the old or the new content.
+
+use api::Desired;
+use daemon::Explanation;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Name of the file.
+const FILE: &str = "desired.json";
+/// Name of the file while it is written.
+const DRAFT: &str = "desired.json.new";
+/// Version of the file.
+const VERSION: u32 = 1;
+
+/// The desired state of a VM.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// Last known name of the VM.
+    pub(crate) name: String,
+    /// Number of changes.
+    pub(crate) generation: u64,
+    pub(crate) desired: Desired,
+    /// The process, for a process that is no VM: its desired state ends with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<Lifetime>,
+}
+
+/// The lifetime of a process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Lifetime {
+    /// Id of the boot of the host.
+    pub(crate) boot: String,
+    /// Start time of the process, in clock ticks since the boot.
+    pub(crate) start_time: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    vms: BTreeMap<String, Record>,
+}
+
+/// The desired states, by id of the VM.
+#[derive(Debug)]
+pub(crate) struct Store {
+    directory: PathBuf,
+    records: BTreeMap<String, Record>,
+}
+
+impl Store {
+    /// Reads the desired states from `directory`, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// The directory cannot be created, or the file cannot be read. A damaged file is an error: the promises in it would
+    /// be lost with the next change.
+    pub(crate) fn open(directory: &Path) -> Result<Store, Explanation> {
+        let path = directory.join(FILE);
+        let failed = |error: io::Error| {
+            Explanation::new(format!("cannot read {}: {error}", path.display()), "use --state with another directory")
+        };
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        let records = match std::fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(failed(error)),
+            Ok(bytes) => read(&bytes).map_err(|why| {
+                let why = format!("{} is damaged: {why}", path.display());
+                Explanation::new(why, "repair the file, or move it away to start without desired states")
+            })?,
+        };
+        Ok(Store { directory: directory.to_path_buf(), records })
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<&Record> {
+        self.records.get(id)
+    }
+
+    /// Returns the desired states, in the order of the ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Record)> {
+        self.records.iter()
+    }
+
+    /// Replaces the desired state of the VM `id`, or removes it. The change is on disk when this function returns.
+    ///
+    /// # Errors
+    /// The file cannot be written, and the desired state stays.
+    pub(crate) fn put(&mut self, id: &str, record: Option<Record>) -> io::Result<()> {
+        let mut records = self.records.clone();
+        match record {
+            Some(record) => drop(records.insert(id.to_string(), record)),
+            None => drop(records.remove(id)),
+        }
+        write(&self.directory, &records)?;
+        self.records = records;
+        Ok(())
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<BTreeMap<String, Record>, String> {
+    let content: Content = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    match content.version {
+        VERSION => Ok(content.vms),
+        other => Err(format!("version {other}, where this program writes {VERSION}")),
+    }
+}
+
+fn write(directory: &Path, records: &BTreeMap<String, Record>) -> io::Result<()> {
+    let content = Content { version: VERSION, vms: records.clone() };
+    let mut text = serde_json::to_vec_pretty(&content)?;
+    text.push(b'\n');
+    let draft = directory.join(DRAFT);
+    let written = File::create(&draft).and_then(|mut file| {
+        file.write_all(&text)?;
+        file.sync_all()
+    });
+    if let Err(error) = written {
+        let _ = std::fs::remove_file(&draft);
+        return Err(error);
+    }
+    std::fs::rename(&draft, directory.join(FILE))?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(generation: u64) -> Record {
+        let desired = Desired { weight: Some(200), ..Desired::default() };
+        Record { name: "vm".to_string(), generation, desired, process: None }
+    }
+
+    #[test]
+    fn desired_states_are_there_again_after_a_start() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("state");
+        let open = || Store::open(&directory).unwrap();
+        let mut store = open();
+        store.put("a", Some(record(1))).unwrap();
+        store.put("b", Some(record(2))).unwrap();
+        store.put("a", None).unwrap();
+        assert_eq!(open().iter().collect::<Vec<_>>(), [(&"b".to_string(), &record(2))]);
+        assert_eq!(open().get("a"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_written_changes_nothing_and_a_damaged_file_is_not_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let mut store = Store::open(place.path()).unwrap();
+        store.put("a", Some(record(1))).unwrap();
+        // A directory in the place of the draft.
+        std::fs::create_dir(place.path().join(DRAFT)).unwrap();
+        assert!(store.put("a", Some(record(2))).is_err());
+        assert_eq!(store.get("a"), Some(&record(1)));
+        std::fs::remove_dir(place.path().join(DRAFT)).unwrap();
+        let path = place.path().join(FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        for damaged in [&text[..text.len() / 2], &text.replace("\"version\": 1", "\"version\": 9"), ""] {
+            std::fs::write(&path, damaged).unwrap();
+            let refused = Store::open(place.path()).unwrap_err();
+            assert!(refused.reason.contains("is damaged"), "{refused}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), damaged);
+        }
+    }
+}

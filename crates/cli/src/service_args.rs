@@ -25,7 +25,7 @@ pub(crate) struct Serve {
 /// The service of a client.
 #[derive(Args, Debug)]
 pub(crate) struct AtService {
-    /// Socket of the service; by default /run/tactus.sock, or tactus.sock in $XDG_RUNTIME_DIR
+    /// Socket of the service; by default tactus.sock in $XDG_RUNTIME_DIR if it exists, or else /run/tactus.sock
     #[arg(long, value_name = "SOCKET", env = "TACTUS_SOCKET")]
     pub(crate) socket: Option<PathBuf>,
     /// Print as JSON

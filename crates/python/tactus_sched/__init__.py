@@ -6,7 +6,7 @@
 
 A :class:`Scenario` describes VMs and tasks, their machines, and the length of a run. :func:`run` runs it under a policy and
 returns a :class:`Result`; :func:`compare` runs it under several policies; :func:`sweep` runs it for each combination of
-values and seeds, on threads, processes or a Dask cluster. Results are deterministic: equal scenarios, policies, knobs
+values and seeds, on threads, processes or a Dask cluster. :class:`Service` is a client of ``tactus serve``. Results are deterministic: equal scenarios, policies, knobs
 and seeds give equal results on every machine.
 """
 
@@ -32,6 +32,7 @@ from .errors import (
 from .knobs import Knobs, seed_of, settings, settings_for
 from .pictures import Svg
 from .policy import Params, Policy, Refused, params
+from .service import Service, ServiceError
 from .sweeps import Sweep, sweep
 from .tables import ArrowTable
 
@@ -124,6 +125,8 @@ __all__ = [
     "Refused",
     "Result",
     "Scenario",
+    "Service",
+    "ServiceError",
     "Stopped",
     "Svg",
     "Sweep",

@@ -11,7 +11,8 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,8 +95,21 @@ def cluster(page: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 
 @pytest.fixture(scope="module")
+def service(
+    serving: Callable[[Path], AbstractContextManager[ts.Service]],
+    vm_named: Callable[[str], AbstractContextManager[int]],
+    soon: Callable[[str, Callable[[], bool]], None],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
+    """The socket of a service that knows the VM of the page."""
+    with serving(tmp_path_factory.mktemp("service")) as service, vm_named("vm1"):
+        soon("the VM is found", lambda: any(vm["name"] == "vm1" for vm in service.vms()))
+        yield str(service.socket)
+
+
+@pytest.fixture(scope="module")
 def printed(
-    root: Path, page: str, cluster: str, tmp_path_factory: pytest.TempPathFactory
+    root: Path, page: str, cluster: str, service: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
     """The output of each section, whose blocks run in order in one namespace and in a temporary directory."""
     where = tmp_path_factory.mktemp("page")
@@ -105,6 +119,7 @@ def printed(
     namespace: dict[str, Any] = {"__name__": "page"}
     output: dict[str, str] = {"": str(where)}
     os.chdir(where)
+    os.environ["TACTUS_SOCKET"] = service
     try:
         for block in blocks(page):
             if block.language != "python":
@@ -123,6 +138,7 @@ def printed(
             if name in namespace:
                 namespace[name].close()
         os.chdir(before)
+        del os.environ["TACTUS_SOCKET"]
 
 
 def test_blocks_have_their_headings_and_lines() -> None:
@@ -167,6 +183,7 @@ def test_the_ten_lines_are_the_same_everywhere(root: Path, page: str, file: str)
         ("Sweeps", ["vm.batch-a.vcpus", "shape: (6, 3)"]),
         ("Papers on a cluster", ["D1", "partly", "poris/fig-2"]),
         ("Task sets", ["0\n" * 10]),
+        ("The service", ["waiting 2000000", "422 the slice of 20ms exceeds", "changed"]),
         ("Exceptions", ["`edff`", "help:"]),
     ],
 )

@@ -5,9 +5,20 @@ use daemon::Explanation;
 use std::path::{Path, PathBuf};
 use sys::privileges;
 
-/// Returns the socket of the service for clients: `path`, or the default of this user.
+/// Name of the socket of a service.
+const SOCKET: &str = "tactus.sock";
+/// Directory of the volatile files of root.
+const VOLATILE: &str = "/run";
+
+/// Returns the socket of a service for its clients: `path`; by default that of a service of this user, or else that of root.
+pub(super) fn socket_of_client(path: Option<&Path>) -> PathBuf {
+    let own = || volatile().ok().map(|directory| directory.join(SOCKET)).filter(|socket| socket.exists());
+    path.map(Path::to_path_buf).or_else(own).unwrap_or_else(|| Path::new(VOLATILE).join(SOCKET))
+}
+
+/// Returns the socket at which a service listens: `path`, or the default of this user.
 pub(super) fn socket(path: Option<&Path>) -> Result<PathBuf, Failure> {
-    path.map_or_else(|| Ok(volatile()?.join("tactus.sock")), |path| Ok(path.to_path_buf()))
+    path.map_or_else(|| Ok(volatile()?.join(SOCKET)), |path| Ok(path.to_path_buf()))
 }
 
 /// Returns the directory of the desired states: `path`, or the default of this user.
@@ -26,7 +37,7 @@ pub(super) fn state(path: Option<&Path>) -> Result<PathBuf, Failure> {
 /// Returns the directory of volatile files of this user.
 fn volatile() -> Result<PathBuf, Failure> {
     if privileges::user() == 0 {
-        return Ok(PathBuf::from("/run"));
+        return Ok(PathBuf::from(VOLATILE));
     }
     let missing = || {
         let why = "there is no directory for the socket of the service";

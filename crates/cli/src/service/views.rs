@@ -22,7 +22,7 @@ impl From<Error> for Failure {
 
 /// Returns a client of the service at `at`.
 pub(super) fn client(at: &AtService) -> Result<Client, Failure> {
-    Ok(Client::at(&places::socket(at.socket.as_deref())?)?)
+    Ok(Client::at(&places::socket_of_client(at.socket.as_deref()))?)
 }
 
 pub(crate) fn list(args: &List) -> Result<(), Failure> {

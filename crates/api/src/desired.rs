@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The desired state of a VM. The service keeps it until a client changes it: beyond the end of the VM, of the service and
-/// of the host.
+/// The desired state of a VM. The service keeps it until a client changes it, beyond the end of the VM, of the service and
+/// of the host. The desired state of a process that is no VM ends with the process.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Desired {

@@ -103,7 +103,7 @@ pub enum Phase {
     Paused,
     /// The VM does not run.
     Absent,
-    /// The service has no core at present, or only observes.
+    /// The service has no core at present.
     Waiting,
 }
 

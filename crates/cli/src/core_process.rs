@@ -28,7 +28,8 @@ pub(crate) fn run(args: &Core) -> ExitCode {
 fn serve(args: &Core) -> Result<(), Explanation> {
     let end = Arc::new(Bell::new()?);
     let request = Arc::clone(&end);
-    ctrlc::set_handler(move || request.ring()).map_err(|error| Explanation::new(error.to_string(), ""))?;
+    let handled = sys::process::heeding_nohup(|| ctrlc::set_handler(move || request.ring()));
+    handled.map_err(|error| Explanation::new(error.to_string(), ""))?;
     match (args.descriptor, &args.listen) {
         (None, Some(socket)) => resident(args, socket, &end),
         (descriptor, _) => run_core(descriptor.expect("one of the two is required"), policies::find, &end),

@@ -17,6 +17,9 @@ pub(crate) struct Serve {
     /// Directory of the desired states and the audit log; by default /var/lib/tactus, or ~/.local/state/tactus
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
+    /// Part of a CPU that each user other than root may promise to the user's own VMs; by default none
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=102_400))]
+    pub(crate) user_quota: u32,
     /// Directory of the table of originals of a started core; by default /run/tactus, or tactus in $XDG_RUNTIME_DIR
     #[arg(long, value_name = "DIR", conflicts_with = "core")]
     pub(crate) directory: Option<PathBuf>,

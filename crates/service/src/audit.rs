@@ -14,7 +14,11 @@ const FILE: &str = "audit.jsonl";
 
 /// The log of all requested changes: a line of JSON for each, also for those that were refused.
 #[derive(Debug)]
-pub(crate) struct Audit(File);
+pub(crate) struct Audit {
+    file: File,
+    /// Whether the last line may be incomplete.
+    is_torn: bool,
+}
 
 /// A requested change.
 #[derive(Serialize)]
@@ -51,12 +55,13 @@ impl Audit {
     pub(crate) fn open(directory: &Path) -> Result<Audit, Explanation> {
         let path = directory.join(FILE);
         let opened = OpenOptions::new().create(true).append(true).mode(0o640).open(&path);
-        opened.map(Audit).map_err(|error| {
+        // A line that a crash has torn ends here.
+        opened.map(|file| Audit { file, is_torn: true }).map_err(|error| {
             Explanation::new(format!("cannot write {}: {error}", path.display()), "use --state with another directory")
         })
     }
 
-    /// Adds a request, and the reason if it was refused. The line is written in one operation.
+    /// Adds a request, and the reason if it was refused. The line is on disk when this function returns.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -65,7 +70,13 @@ impl Audit {
         let at = jiff::Timestamp::now().to_string();
         let mut line = serde_json::to_vec(&Line { at, by: by.to_string(), vm, why, from, to, refused })?;
         line.push(b'\n');
-        self.0.write_all(&line)
+        if self.is_torn && self.file.metadata()?.len() > 0 {
+            line.insert(0, b'\n');
+        }
+        self.is_torn = true;
+        self.file.write_all(&line)?;
+        self.is_torn = false;
+        self.file.sync_data()
     }
 }
 
@@ -82,7 +93,8 @@ mod tests {
         audit.add(Entry { by, vm: "vm1", why: Some("a batch VM"), from: &from, to: &to }, None).unwrap();
         audit.add(Entry { by, vm: "vm1", why: None, from: &to, to: &from }, Some("no room")).unwrap();
         let text = std::fs::read_to_string(place.path().join(FILE)).unwrap();
-        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let lines: Vec<serde_json::Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((&lines[0]["by"], &lines[0]["why"]), (&"uid:1000".into(), &"a batch VM".into()));
         assert_eq!((&lines[0]["to"]["weight"], &lines[1]["from"]["weight"]), (&50.into(), &50.into()));
         assert_eq!((&lines[0]["refused"], &lines[1]["refused"]), (&serde_json::Value::Null, &"no room".into()));

@@ -2,12 +2,13 @@
 
 use crate::events::Events;
 use api::Happened;
-use daemon::live::Client;
+use daemon::live::{Client, Failure};
 use sched::{Instant, Nanos};
 use std::path::{Path, PathBuf};
+use sys::clock;
 
-/// Pause between attempts to connect.
-const RETRY: Nanos = Nanos::ms(100);
+/// Range of the pause between attempts to connect. It doubles with each attempt that fails.
+const RETRY: (Nanos, Nanos) = (Nanos::ms(100), Nanos::ms(500));
 
 /// The connection to the resident core.
 #[derive(Debug)]
@@ -17,15 +18,16 @@ pub(crate) struct CoreLink {
     client: Option<Client>,
     /// Reason why there is no connection.
     reason: String,
-    /// Instant of the next attempt.
+    /// Instant of the next attempt. [`Instant::NEVER`]: another service has taken over the core.
     next: Instant,
+    pause: Nanos,
 }
 
 impl CoreLink {
     /// Returns a link to the core at `socket`. `policy` finds a policy by its name.
     pub(crate) fn new(socket: &Path, policy: fn(&str) -> Option<&'static sched::Descriptor>) -> CoreLink {
         let reason = "the service has not connected to its core yet".to_string();
-        CoreLink { socket: socket.to_path_buf(), policy, client: None, reason, next: Instant::ZERO }
+        CoreLink { socket: socket.to_path_buf(), policy, client: None, reason, next: Instant::ZERO, pause: RETRY.0 }
     }
 
     /// Returns the core, if there is a connection.
@@ -44,7 +46,12 @@ impl CoreLink {
         if let Some(client) = self.client.take_if(|client| client.is_over()) {
             self.reason = match client.end() {
                 Ok(()) => "the core has ended on request".to_string(),
-                Err(failure) => failure.reason().reason.to_string(),
+                Err(failure) => {
+                    if matches!(failure, Failure::Running(_)) {
+                        self.next = Instant::NEVER;
+                    }
+                    failure.reason().reason.to_string()
+                }
             };
             let reason = Some(self.reason.clone());
             events.push(None, Happened::Core { is_connected: false, reason });
@@ -52,15 +59,17 @@ impl CoreLink {
         if self.client.is_some() || now < self.next {
             return false;
         }
-        self.next = now.saturating_add(RETRY);
         match Client::attach(&self.socket, self.policy) {
             Ok(client) => {
                 self.client = Some(client);
+                (self.next, self.pause) = (Instant::ZERO, RETRY.0);
                 events.push(None, Happened::Core { is_connected: true, reason: None });
                 true
             }
             Err(failure) => {
                 self.reason = failure.reason().reason.to_string();
+                self.next = clock::now().saturating_add(self.pause);
+                self.pause = self.pause.saturating_add(self.pause).min(RETRY.1);
                 false
             }
         }

@@ -31,26 +31,34 @@ impl Enforced {
         self.promise.as_ref().map(|(request, _)| request)
     }
 
-    /// Records that the core has dismissed `e`. Returns whether the promise has ended with it.
-    pub(crate) fn dismissed(&mut self, e: EntityId) -> bool {
-        let Some((_, entities)) = &mut self.promise else { return false };
-        entities.retain(|other| *other != e);
-        let has_ended = entities.is_empty();
-        self.promise.take_if(|_| has_ended).is_some()
+    /// Returns whether the VM has a share of the CPUs.
+    pub(crate) fn has_share(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// Returns whether this is what is desired for the VM `name`.
+    pub(crate) fn is_desired(&self, core: &Client, name: &str, desired: &Desired) -> bool {
+        let (promise, share) = wanted(core, name, desired);
+        self.request() == promise.as_ref() && self.share == share
+    }
+
+    /// Ends what is left of a promise, after the core has dismissed its entity `e`. A promise without one of its CPUs is not
+    /// what is desired.
+    pub(crate) fn dismissed(&mut self, core: &Client, e: EntityId) {
+        let rest = self.promise.take().map(|(_, entities)| entities).unwrap_or_default();
+        rest.iter().filter(|other| **other != e).for_each(|&other| core.dismiss(other));
     }
 
     /// Makes `core` keep what is desired for `vm`.
     ///
     /// # Errors
-    /// The core refuses it. What was in force before is in force again; if the core refuses that, too, nothing is, and
-    /// `self` says so.
+    /// The core refuses it. What was in force before is in force again, unless the core refuses that, too
+    /// ([`is_desired`](Enforced::is_desired)).
     pub(crate) fn become_desired(&mut self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
-        let none = Desired::default();
-        let desired = if desired.paused { &none } else { desired };
-        let wanted = desired.promise.as_ref().map(|promise| request(&vm.name, promise, core.setup()));
+        let (wanted, wanted_share) = wanted(core, &vm.name, desired);
         let before = self.promise.as_ref().map(|(request, _)| request.clone());
         self.promise(core, vm, wanted)?;
-        self.give(core, vm, share(desired)).inspect_err(|_| {
+        self.give(core, vm, wanted_share).inspect_err(|_| {
             // The promise of before had room, and has it again.
             let _ = self.promise(core, vm, before);
         })
@@ -98,12 +106,19 @@ impl Enforced {
             core.end_share(vm.process.pid);
         }
         let Some(share) = wanted else { return Ok(()) };
-        let given = core.share(vm.process.pid, share);
+        let given = core.share_process(vm.identity().into(), share);
         if given.is_ok() {
             self.share = Some(share);
         } else if let Some(before) = before {
-            self.share = core.share(vm.process.pid, before).is_ok().then_some(before);
+            self.share = core.share_process(vm.identity().into(), before).is_ok().then_some(before);
         }
         given
     }
+}
+
+/// Returns the promise and the share that `core` must keep for the VM `name`.
+fn wanted(core: &Client, name: &str, desired: &Desired) -> (Option<PromiseRequest>, Option<CpuShare>) {
+    let in_force = Some(desired).filter(|desired| !desired.paused);
+    let promise = in_force.and_then(|desired| desired.promise.as_ref());
+    (promise.map(|promise| request(name, promise, core.setup())), in_force.and_then(share))
 }

@@ -28,7 +28,7 @@ pub(crate) enum After {
 
 impl Events {
     pub(crate) fn new() -> Events {
-        // Below 2^53, so that every reader of JSON keeps the number exactly.
+        // Below 2^53 until 2039, so that every reader of JSON keeps the number exactly.
         let (latest, _) = watch::channel((now_ms() / 16) << 16);
         Events { kept: Mutex::default(), latest }
     }
@@ -41,7 +41,7 @@ impl Events {
             kept.pop_front();
         }
         kept.push_back(Event { number, at_ms: now_ms(), vm: vm.map(str::to_string), happened });
-        drop(kept);
+        // While the events are locked, no reader sees an event whose number is not the latest yet.
         self.latest.send_replace(number);
     }
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_returns_gets_the_events_since_its_last_one_or_is_told_of_a_gap() {
+    fn a_reader_that_returns_gets_the_events_since_its_last_one_or_a_gap() {
         let events = Events::new();
         let start = *events.watch().borrow();
         assert_eq!(events.after(start), After::All(Vec::new()));

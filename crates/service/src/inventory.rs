@@ -12,11 +12,18 @@ use sys::thread::{self, Identity, Thread};
 /// process is examined again; the pause doubles each time.
 const PAUSE: (Nanos, Nanos) = (Nanos::ms(50), Nanos::s(30));
 
+/// Maximum length of an id or a name. Unit: bytes. A longer one is ignored: the owner of a process chooses its command line.
+const NAME_MOST: usize = 128;
+/// Beginning of the ids of processes that are no VMs.
+const PID: &str = "pid:";
+
 /// A running VM.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// Id in the interface.
     pub(crate) id: String,
+    /// Whether the next process of the VM has the same id. Otherwise, the id ends with the process.
+    pub(crate) is_lasting: bool,
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) process: Process,
@@ -40,8 +47,8 @@ impl Found {
 pub(crate) enum Change {
     /// The VM with this id was found.
     Appeared(String),
-    /// The VM with this id has ended.
-    Ended(String),
+    /// The VM with this id, whose process had this pid, has ended.
+    Ended(String, u32),
 }
 
 /// The VMs that run on this host.
@@ -60,6 +67,8 @@ struct Other {
     next: Instant,
     /// Pause after it.
     pause: Nanos,
+    /// Whether it is a VM whose id an earlier process has.
+    has_taken_id: bool,
 }
 
 impl Inventory {
@@ -67,13 +76,17 @@ impl Inventory {
     pub(crate) fn scan(&mut self, now: Instant) -> Vec<Change> {
         let ended: Vec<String> =
             self.vms.iter().filter(|(_, vm)| !vm.thread.is_there()).map(|(id, _)| id.clone()).collect();
-        ended.iter().for_each(|id| drop(self.vms.remove(id)));
-        let mut changes: Vec<Change> = ended.into_iter().map(Change::Ended).collect();
+        let ended = ended.into_iter().filter_map(|id| self.vms.remove(&id).map(|vm| Change::Ended(id, vm.process.pid)));
+        let mut changes: Vec<Change> = ended.collect();
+        if !changes.is_empty() {
+            // Another process may have had the id of a VM that has ended.
+            self.others.values_mut().filter(|other| other.has_taken_id).for_each(|other| other.next = now);
+        }
         let present: BTreeSet<u32> = thread::processes().unwrap_or_default().into_iter().collect();
         self.others.retain(|pid, _| present.contains(pid));
         let known: BTreeSet<u32> = self.vms.values().map(|vm| vm.process.pid).collect();
         for pid in present.difference(&known) {
-            let other = self.others.entry(*pid).or_insert(Other { next: now, pause: PAUSE.0 });
+            let other = self.others.entry(*pid).or_insert(Other { next: now, pause: PAUSE.0, has_taken_id: false });
             if now < other.next {
                 continue;
             }
@@ -81,7 +94,8 @@ impl Inventory {
                 (now.saturating_add(other.pause), other.pause.saturating_add(other.pause).min(PAUSE.1));
             if let Some(vm) = examine(*pid) {
                 // Of two processes with the same id, the earlier stays until it ends.
-                if !self.vms.contains_key(&vm.id) {
+                other.has_taken_id = self.vms.contains_key(&vm.id);
+                if !other.has_taken_id {
                     self.others.remove(pid);
                     changes.push(Change::Appeared(vm.id.clone()));
                     self.vms.insert(vm.id.clone(), vm);
@@ -91,17 +105,25 @@ impl Inventory {
         changes
     }
 
-    /// Adds process `pid`. Returns its id; `None` if there is no such process.
-    pub(crate) fn add(&mut self, pid: u32) -> Option<String> {
+    /// Adds the process with the id `pid:NUMBER`, which may be a VM. Returns its id, and whether the process was added now;
+    /// `None` if there is no such process.
+    pub(crate) fn add(&mut self, id: &str) -> Option<(String, bool)> {
+        let pid: u32 = id.strip_prefix(PID)?.parse().ok()?;
         if let Some(vm) = self.vms.values().find(|vm| vm.process.pid == pid && vm.thread.is_there()) {
-            return Some(vm.id.clone());
+            return Some((vm.id.clone(), false));
         }
         let thread = Thread::open(pid).ok().filter(|thread| thread.process().is_ok_and(|process| process == pid))?;
+        if let Some(vm) = examine(pid).filter(|vm| !self.vms.contains_key(&vm.id)) {
+            let id = vm.id.clone();
+            self.vms.insert(id.clone(), vm);
+            return Some((id, true));
+        }
         let (name, user) = (thread.status().ok()?.name, thread.owner().ok()?.real);
-        let id = format!("pid:{pid}");
+        let id = format!("{PID}{pid}");
         let process = Process { pid, start_time: thread.identity().start_time, user };
-        self.vms.insert(id.clone(), Found { id: id.clone(), name, kind: Kind::Process, process, thread });
-        Some(id)
+        let (kind, is_lasting) = (Kind::Process, false);
+        self.vms.insert(id.clone(), Found { id: id.clone(), is_lasting, name, kind, process, thread });
+        Some((id, true))
     }
 
     /// Removes a process that was added, and for which nothing is desired.
@@ -116,10 +138,18 @@ impl Inventory {
 fn examine(pid: u32) -> Option<Found> {
     let thread = Thread::open(pid).ok()?;
     let (kind, id, name) = recognise(&thread.command_line().ok()?)?;
+    let (id, name) = (id.filter(|id| is_proper(id)), name.filter(|name| is_proper(name)));
+    let is_lasting = id.is_some() || name.is_some();
     let name = name.unwrap_or_else(|| format!("{}-{pid}", kind.word()));
     let user = thread.owner().ok()?.real;
     let process = Process { pid, start_time: thread.identity().start_time, user };
-    Some(Found { id: id.unwrap_or_else(|| name.clone()), name, kind, process, thread })
+    Some(Found { id: id.unwrap_or_else(|| name.clone()), is_lasting, name, kind, process, thread })
+}
+
+/// Returns whether `text` can be an id or a name: short, without control characters, and no id of a process.
+fn is_proper(text: &str) -> bool {
+    let is_short = !text.is_empty() && text.len() <= NAME_MOST;
+    is_short && !text.starts_with(PID) && !text.chars().any(char::is_control)
 }
 
 /// Returns the kind of the VM with this command line, its UUID and its name, if the command line has them; `None` if it is
@@ -200,12 +230,26 @@ mod tests {
         let mut inventory = Inventory::default();
         inventory.scan(Instant::ZERO);
         let child = Child::start(Work::Sleep).unwrap();
-        let id = inventory.add(child.pid()).unwrap();
-        assert_eq!(inventory.add(child.pid()).as_ref(), Some(&id));
-        assert_eq!((&*id, inventory.vms[&id].identity().tid), (&*format!("pid:{}", child.pid()), child.pid()));
+        let id = format!("pid:{}", child.pid());
+        assert_eq!(inventory.add(&id), Some((id.clone(), true)));
+        assert_eq!(inventory.add(&format!("pid:00{}", child.pid())), Some((id.clone(), false)));
+        assert_eq!(inventory.vms[&id].identity().tid, child.pid());
+        for wrong in ["pid:", "pid:-1", "pid:4294967296", "7", "pid:4294967295"] {
+            assert_eq!(inventory.add(wrong), None, "{wrong}");
+        }
         assert_eq!(inventory.scan(Instant::ZERO), []);
+        let pid = child.pid();
         drop(child);
-        assert_eq!(inventory.scan(Instant::ZERO), [Change::Ended(id.clone())]);
-        assert_eq!((inventory.scan(Instant::ZERO), inventory.add(u32::MAX)), (vec![], None));
+        assert_eq!(inventory.scan(Instant::ZERO), [Change::Ended(id, pid)]);
+        assert_eq!(inventory.scan(Instant::ZERO), []);
+    }
+
+    #[test]
+    fn an_id_or_a_name_is_short_and_no_id_of_a_process() {
+        for (text, is_it) in
+            [("vm1", true), ("", false), ("pid:7", false), ("a\nb", false), (&"x".repeat(129), false), ("größer", true)]
+        {
+            assert_eq!(is_proper(text), is_it, "{text}");
+        }
     }
 }

@@ -7,12 +7,13 @@
 //!                                                       └────── store: the desired states on disk
 //! ```
 //!
-//! The [routes](routes) run on one thread of an asynchronous runtime, and the reconciler on a thread of its own. The
+//! The routes run on one thread of an asynchronous runtime, and the reconciler on a thread of its own. The
 //! reconciler alone changes the store and talks to the core. What a client sets is acknowledged when it is on disk and, if
 //! the VM runs, in force.
 
 mod audit;
 mod caller;
+mod complaint;
 mod core_link;
 mod enforced;
 mod events;
@@ -36,11 +37,11 @@ use routes::Shared;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// Time for which requests are still answered when the service ends.
 const GRACE: Duration = Duration::from_millis(500);
@@ -50,59 +51,87 @@ const CHECK: Duration = Duration::from_millis(50);
 /// Parameters of the service.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Socket of the resident core.
-    pub core: PathBuf,
     /// Unix socket for clients. Every user may connect; the kernel reports the user of each connection.
     pub socket: PathBuf,
     /// Directory of the desired states and the audit log.
     pub state: PathBuf,
-    /// Finds a scheduling policy by its name.
-    pub policy: fn(&str) -> Option<&'static sched::Descriptor>,
+    /// Part of a CPU that users other than root may promise to their own VMs, for each user. Unit: percent.
+    pub user_quota: u32,
 }
 
-/// Serves clients until `is_over` returns true. Calls `ready` when clients can connect.
-///
-/// # Errors
-/// The socket or the directory cannot be used.
-pub fn serve(
-    options: &Options,
-    ready: impl FnOnce(),
-    is_over: impl Fn() -> bool + Send + 'static,
-) -> Result<(), Explanation> {
-    let failed = |what: &str, error: &io::Error| Explanation::new(format!("cannot {what}: {error}"), "");
-    let store = Store::open(&options.state)?;
-    let audit = Audit::open(&options.state)?;
-    let events = Arc::new(Events::new());
-    let link = CoreLink::new(&options.core, options.policy);
-    let boot = sys::kernel::boot_id()?;
-    let mut reconciler = Reconciler::new(link, store, audit, Arc::clone(&events), boot);
-    let listener = listen(options)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed("start the service", &error))?;
-    let (requests, receiver) = requests::channel();
-    let router = routes::router(Shared { requests, events });
-    let served = std::thread::scope(|scope| {
+/// A service that is ready to start: it listens, and no other service uses its directory.
+#[derive(Debug)]
+pub struct Service {
+    options: Options,
+    store: Store,
+    audit: Audit,
+    listener: UnixListener,
+}
+
+impl Service {
+    /// Opens the directory and the socket.
+    ///
+    /// # Errors
+    /// The directory or the socket cannot be used, another service uses them, or the desired states are damaged.
+    pub fn open(options: Options) -> Result<Service, Explanation> {
+        let store = Store::open(&options.state)?;
+        let audit = Audit::open(&options.state)?;
+        let listener = listen(&options)?;
+        Ok(Service { options, store, audit, listener })
+    }
+
+    /// Serves clients until `is_over` returns true. `core` is the socket of the resident core, and `policy` finds a
+    /// scheduling policy by its name.
+    ///
+    /// # Errors
+    /// The service has failed.
+    pub fn serve(
+        self,
+        core: &Path,
+        policy: fn(&str) -> Option<&'static sched::Descriptor>,
+        is_over: impl Fn() -> bool + Send + 'static,
+    ) -> Result<(), Explanation> {
+        let Service { options, store, audit, listener } = self;
+        let failed = |what: &str, error: &io::Error| Explanation::new(format!("cannot {what}: {error}"), "");
+        // Each VM and each connection has a file. If the limit stays low, connections are refused.
+        let _ = sys::privileges::raise_file_limit();
+        let events = Arc::new(Events::new());
+        let link = CoreLink::new(core, policy);
+        let boot = sys::kernel::boot_id()?;
+        let mut reconciler = Reconciler::new(link, store, audit, Arc::clone(&events), boot, options.user_quota);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| failed("start the service", &error))?;
+        let (requests, receiver) = requests::channel();
+        let router = routes::router(Shared { requests, events });
+        let (alive, ended) = oneshot::channel::<()>();
         let reconciling = std::thread::Builder::new().name("reconciler".to_string());
-        let reconciling = reconciling.spawn_scoped(scope, move || requests::serve(&mut reconciler, &receiver));
-        reconciling.map_err(|error| failed("start a thread", &error))?;
+        let reconciling = reconciling.spawn(move || {
+            // Dropped at the end of the thread, also after a panic.
+            let _alive = alive;
+            requests::serve(&mut reconciler, &receiver);
+        });
+        let reconciling = reconciling.map_err(|error| failed("start a thread", &error))?;
         let served = runtime.block_on(async {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            ready();
-            answer(listener, router, is_over).await
+            answer(listener, router, is_over, ended).await
         });
         // Readers of events may still be connected. The last requests end with the runtime, and then the reconciler ends.
         drop(runtime);
+        let reconciled = reconciling.join();
+        let _ = std::fs::remove_file(&options.socket);
+        let broken = || Explanation::new("the reconciler has failed", "report this, with the output above");
+        reconciled.map_err(|_| broken())?;
         served.map_err(|error| failed("serve clients", &error))
-    });
-    let _ = std::fs::remove_file(&options.socket);
-    served
+    }
 }
 
-/// Answers the requests of clients until `is_over` returns true, and the unfinished requests for [`GRACE`].
+/// Answers the requests of clients until `is_over` returns true, and the unfinished requests for [`GRACE`]. Ends at once if
+/// the reconciler has `ended`.
 async fn answer(
     listener: tokio::net::UnixListener,
     router: axum::Router,
     is_over: impl Fn() -> bool + Send + 'static,
+    ended: oneshot::Receiver<()>,
 ) -> io::Result<()> {
     let (ending, mut ends) = watch::channel(false);
     let signal = async move {
@@ -120,6 +149,7 @@ async fn answer(
     tokio::select! {
         served = serving.into_future() => served,
         () = out_of_time => Ok(()),
+        _ = ended => Ok(()),
     }
 }
 

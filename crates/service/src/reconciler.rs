@@ -5,6 +5,7 @@
 
 use crate::audit::{Audit, Entry};
 use crate::caller::Caller;
+use crate::complaint::complain;
 use crate::core_link::CoreLink;
 use crate::enforced::Enforced;
 use crate::events::Events;
@@ -14,20 +15,36 @@ use crate::terms;
 use api::{Alternatives, Desired, Happened, Host, Kind, Measured, Phase, Problem, State, Vm};
 use daemon::Explanation;
 use daemon::dispatch::{Dismissed, Refusal};
-use sched::{EntityId, Instant};
+use daemon::live::Client;
+use sched::{EntityId, Instant, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use sys::clock;
 use trace::Event;
 
+/// Range of the pause before a desired state that is not in force is tried again. It doubles with each attempt. A VM
+/// whose vCPUs do not run yet, and a thread that another program has moved, need a second attempt.
+const RETRY: (Nanos, Nanos) = (Nanos::ms(100), Nanos::s(30));
+
 /// What the service knows about a running VM.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Standing {
     enforced: Enforced,
     measured: Measured,
-    /// Whether the promise is kept, according to the core.
-    is_short: bool,
+    /// The entities to which the promise is not kept, according to the core.
+    short: BTreeSet<EntityId>,
     /// Reason why the desired state is not in force.
     refused: Option<Explanation>,
+    /// Instant of the next attempt, and the pause after it.
+    next: Instant,
+    pause: Nanos,
+}
+
+impl Default for Standing {
+    fn default() -> Standing {
+        let (enforced, measured) = (Enforced::default(), Measured::default());
+        Standing { enforced, measured, short: BTreeSet::new(), refused: None, next: Instant::ZERO, pause: RETRY.0 }
+    }
 }
 
 /// A requested change of a desired state.
@@ -58,10 +75,19 @@ pub(crate) struct Reconciler {
     reported: BTreeMap<String, State>,
     /// Whether a promise has ended, so that a refused one may fit now.
     has_room: bool,
+    /// Part of a CPU that all VMs of a user other than root may be promised together, if the user sets it. Unit: percent.
+    user_quota: u32,
 }
 
 impl Reconciler {
-    pub(crate) fn new(link: CoreLink, store: Store, audit: Audit, events: Arc<Events>, boot: String) -> Reconciler {
+    pub(crate) fn new(
+        link: CoreLink,
+        store: Store,
+        audit: Audit,
+        events: Arc<Events>,
+        boot: String,
+        user_quota: u32,
+    ) -> Reconciler {
         let (inventory, standings) = (Inventory::default(), BTreeMap::new());
         let mut reconciler = Reconciler {
             link,
@@ -73,6 +99,7 @@ impl Reconciler {
             standings,
             reported: BTreeMap::new(),
             has_room: false,
+            user_quota,
         };
         reconciler.restore_processes();
         reconciler
@@ -82,15 +109,13 @@ impl Reconciler {
     fn restore_processes(&mut self) {
         let processes = self.store.iter().filter_map(|(id, record)| Some((id.clone(), record.process.clone()?)));
         for (id, Lifetime { boot, start_time }) in processes.collect::<Vec<_>>() {
-            let pid = id.strip_prefix("pid:").and_then(|pid| pid.parse().ok());
-            let added = pid.and_then(|pid| self.inventory.add(pid));
+            let added = self.inventory.add(&id).filter(|(added, _)| *added == id);
             let is_it = |vm: &Found| boot == self.boot && vm.process.start_time == start_time;
-            match added.filter(|added| self.inventory.vms.get(added).is_some_and(is_it)) {
-                Some(added) if added == id => drop(self.standings.insert(id, Standing::default())),
-                _ => {
-                    self.inventory.forget(&id);
-                    self.forget(&id);
-                }
+            if added.is_some() && self.inventory.vms.get(&id).is_some_and(is_it) {
+                self.standings.insert(id, Standing::default());
+            } else {
+                self.inventory.forget(&id);
+                self.forget(&id);
             }
         }
     }
@@ -101,10 +126,8 @@ impl Reconciler {
         if self.link.look(now, &self.events) {
             self.adopt_roster();
         }
-        self.read_news();
-        if std::mem::take(&mut self.has_room) {
-            self.retry_refused();
-        }
+        self.read_news(now);
+        self.retry_refused(now);
         self.report_states();
     }
 
@@ -113,8 +136,11 @@ impl Reconciler {
         for change in self.inventory.scan(now) {
             match change {
                 Change::Appeared(id) => self.appeared(&id),
-                Change::Ended(id) => {
-                    self.standings.remove(&id);
+                Change::Ended(id, pid) => {
+                    let standing = self.standings.remove(&id);
+                    if let (Some(core), Some(true)) = (self.link.core(), standing.map(|it| it.enforced.has_share())) {
+                        core.end_share(pid);
+                    }
                     self.has_room = true;
                     // A process that is no VM does not come back.
                     if self.store.get(&id).is_some_and(|record| record.process.is_some()) {
@@ -136,8 +162,10 @@ impl Reconciler {
 
     /// Removes the desired state of a process that has ended.
     fn forget(&mut self, id: &str) {
-        if let Err(error) = self.store.put(id, None) {
-            eprintln!("cannot remove the desired state of {id}: {error}");
+        if self.store.get(id).is_some()
+            && let Err(error) = self.store.put(id, None)
+        {
+            complain(&format!("cannot remove the desired state of {id}: {error}"));
         }
     }
 
@@ -151,8 +179,9 @@ impl Reconciler {
             let share = roster.shares.iter().position(|it| it.process.is(identity));
             let promise = of_vm.map(|at| roster.promises.swap_remove(at));
             let share = share.map(|at| roster.shares.swap_remove(at).share);
+            let short = promise.as_ref().map(|it| it.short.iter().copied().collect()).unwrap_or_default();
             let enforced = Enforced::of(promise, share);
-            self.standings.insert(id.clone(), Standing { enforced, ..Standing::default() });
+            self.standings.insert(id.clone(), Standing { enforced, short, ..Standing::default() });
         }
         // Promises that an earlier service has made, and that nothing here desires.
         roster.promises.iter().flat_map(|it| &it.entities).for_each(|&e| core.dismiss(e));
@@ -165,23 +194,30 @@ impl Reconciler {
     fn enforce(&mut self, id: &str) {
         let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return };
         let Some(standing) = self.standings.get_mut(id) else { return };
-        let desired = self.store.get(id).map(|record| record.desired.clone()).unwrap_or_default();
-        let before = standing.enforced.request().cloned();
-        let outcome = standing.enforced.become_desired(core, vm, &desired);
-        if standing.enforced.request() != before.as_ref() {
-            (standing.measured, standing.is_short) = (Measured::default(), false);
-        }
-        standing.refused = outcome.err().map(|refusal| refusal.reason());
+        let record = self.store.get(id);
+        let desired = record.map(|record| record.desired.clone()).unwrap_or_default();
+        // The owner of a process chooses its command line, and with it the id of its VM.
+        let other = record.and_then(|record| record.user).filter(|user| *user != vm.process.user);
+        let outcome = match other {
+            Some(user) if !desired.is_empty() => Err(of_another_user(vm, user)),
+            _ => standing.become_desired(core, vm, &desired).map_err(|refusal| refusal.reason()),
+        };
+        standing.next = clock::now().saturating_add(standing.pause);
+        standing.pause = standing.pause.saturating_add(standing.pause).min(RETRY.1);
+        standing.refused = outcome.err();
     }
 
-    fn retry_refused(&mut self) {
-        let refused = self.standings.iter().filter(|(_, standing)| standing.refused.is_some());
+    /// Tries the desired states again that are not in force: at once if there is new room, and otherwise from time to time.
+    fn retry_refused(&mut self, now: Instant) {
+        let has_room = std::mem::take(&mut self.has_room);
+        let is_due = |standing: &Standing| standing.refused.is_some() && (has_room || standing.next <= now);
+        let refused = self.standings.iter().filter(|(_, standing)| is_due(standing));
         let ids: Vec<String> = refused.map(|(id, _)| id.clone()).collect();
         ids.iter().for_each(|id| self.enforce(id));
     }
 
     /// Reads the events and dismissals of the core.
-    fn read_news(&mut self) {
+    fn read_news(&mut self, now: Instant) {
         let Some(core) = self.link.core() else { return };
         let news = core.read_news();
         let mut standings: Vec<&mut Standing> = self.standings.values_mut().collect();
@@ -197,8 +233,10 @@ impl Reconciler {
             }
         }
         for dismissed in &news.dismissed {
-            if let Some(&at) = of.get(&dismissed.entity) {
-                self.has_room |= standings[at].dismissed(dismissed);
+            match of.get(&dismissed.entity) {
+                Some(&at) => standings[at].dismissed(core, dismissed, now),
+                // The VM has ended.
+                None => self.has_room = true,
             }
         }
     }
@@ -229,7 +267,7 @@ impl Reconciler {
             (Some(desired), _) if desired.paused => Phase::Paused,
             (Some(_), Some(_)) if self.link.core().is_none() => Phase::Waiting,
             (Some(_), Some(standing)) if standing.refused.is_some() => Phase::Refused,
-            (Some(_), Some(standing)) if standing.is_short => Phase::NotKept,
+            (Some(_), Some(standing)) if !standing.short.is_empty() => Phase::NotKept,
             _ => Phase::Kept,
         };
         let waits = (phase == Phase::Waiting).then(|| self.link.reason().to_string());
@@ -270,7 +308,7 @@ impl Reconciler {
     /// There is no such VM, or several VMs have the name.
     pub(crate) fn show(&mut self, vm: &str) -> Result<Vm, Problem> {
         let (id, is_new) = self.find(vm)?;
-        let shown = self.vm(&id).expect("it was found");
+        let shown = self.vm(&id).ok_or_else(|| missing(vm))?;
         if is_new {
             self.inventory.forget(&id);
         }
@@ -285,7 +323,7 @@ impl Reconciler {
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             promisable_percent: core.and_then(|core| terms::promisable_percent(core.setup())),
             mechanisms: core.map(|core| terms::mechanisms(core.setup())).unwrap_or_default(),
-            core: core.map(daemon::live::Client::pid),
+            core: core.map(Client::pid),
             reason: core.is_none().then(|| self.link.reason().to_string()),
             warnings: core.map(|core| core.warnings().iter().map(ToString::to_string).collect()).unwrap_or_default(),
         }
@@ -307,13 +345,11 @@ impl Reconciler {
                 return Err(Problem::new(409, "Conflict", format!("{} VMs have the name {vm}", all.len()), remedy));
             }
         }
-        let pid = vm.strip_prefix("pid:").and_then(|pid| pid.parse().ok());
-        let added = pid.and_then(|pid| self.inventory.add(pid));
-        let missing = || {
-            let remedy = "use a name or an id of `tactus list`, or pid:NUMBER for a process";
-            Problem::new(404, "Not Found", format!("there is no VM {vm}"), remedy)
-        };
-        added.map(|id| (id, true)).ok_or_else(missing)
+        let added = self.inventory.add(vm).ok_or_else(|| missing(vm))?;
+        if added.1 {
+            self.standings.entry(added.0.clone()).or_default();
+        }
+        Ok(added)
     }
 
     fn name(&self, id: &str) -> Option<&str> {
@@ -326,20 +362,20 @@ impl Reconciler {
     /// # Errors
     /// The request is invalid, not permitted or out of date, or the core refuses it. Nothing has changed.
     pub(crate) fn set(&mut self, wish: &Wish) -> Result<Vm, Problem> {
-        terms::check(&wish.desired)?;
-        let (id, is_new) = self.find(&wish.vm)?;
+        let found = self.find(&wish.vm);
+        let (id, is_new) = found.clone().unwrap_or_else(|_| (wish.vm.clone(), false));
         let before = self.store.get(&id).map(|record| record.desired.clone()).unwrap_or_default();
-        let outcome = self.change(&id, wish);
+        let outcome = found.and_then(|_| self.change(&id, wish));
         let refused = outcome.as_ref().err().map(|problem| problem.detail.as_str());
         let entry = Entry { by: wish.by, vm: &id, why: wish.why.as_deref(), from: &before, to: &wish.desired };
         if let Err(error) = self.audit.add(entry, refused) {
-            eprintln!("cannot write the audit log: {error}");
+            complain(&format!("cannot write the audit log: {error}"));
         }
         if outcome.is_ok() {
             let (by, desired) = (wish.by.to_string(), wish.desired.clone());
             self.events.push(Some(&id), Happened::Changed { by, desired });
         }
-        let shown = outcome.map(|()| self.vm(&id).expect("it was found"));
+        let shown = outcome.and_then(|()| self.vm(&id).ok_or_else(|| missing(&id)));
         if self.store.get(&id).is_none() && (is_new || shown.is_ok()) {
             self.inventory.forget(&id);
             if !self.inventory.vms.contains_key(&id) {
@@ -351,13 +387,11 @@ impl Reconciler {
     }
 
     fn change(&mut self, id: &str, wish: &Wish) -> Result<(), Problem> {
-        let running = self.inventory.vms.get(id);
-        // The owner of the process may have changed since it was found.
-        let owner = running.map(Found::owner);
-        if !wish.by.is_admin() && owner != Some(Some(wish.by.user)) {
-            let detail = format!("user {} may not change {id}", wish.by.user);
-            return Err(Problem::new(403, "Forbidden", detail, "ask its owner or an administrator"));
+        terms::check(&wish.desired)?;
+        if !wish.by.is_admin() {
+            self.check_permission(id, wish)?;
         }
+        let running = self.inventory.vms.get(id);
         let record = self.store.get(id);
         let generation = record.map_or(0, |record| record.generation);
         if wish.generation.is_some_and(|wanted| wanted != generation) {
@@ -365,19 +399,16 @@ impl Reconciler {
             return Err(Problem::new(412, "Precondition Failed", detail, "read it again, and repeat the change"));
         }
         let name = self.name(id).unwrap_or(id).to_string();
-        let is_process = running.is_some_and(|vm| vm.kind == Kind::Process);
-        let lifetime = running.filter(|_| is_process).map(|vm| vm.process.start_time);
+        let user = running.map(|vm| vm.process.user).or(record.and_then(|record| record.user));
+        let lifetime = running.filter(|vm| !vm.is_lasting).map(|vm| vm.process.start_time);
         let process = lifetime
             .map(|start_time| Lifetime { boot: self.boot.clone(), start_time })
             .or_else(|| record.and_then(|record| record.process.clone()));
         let desired = wish.desired.clone();
         let before = record.map(|record| record.desired.clone()).unwrap_or_default();
         self.try_to_enforce(id, &desired)?;
-        // Without its last record, a VM would begin with generation 0 again, and an outdated condition could hold. A process
-        // that is no VM is not kept in memory, either.
-        let is_over = process.is_some() && desired.is_empty();
-        let record = Record { name, generation: generation + 1, desired, process };
-        if let Err(error) = self.store.put(id, Some(record).filter(|_| !is_over)) {
+        let record = Record { name, generation, user, desired, process };
+        if let Err(error) = self.store.put(id, Some(record).filter(|record| !record.desired.is_empty())) {
             let _ = self.try_to_enforce(id, &before);
             let detail = format!("the desired state cannot be stored: {error}");
             return Err(Problem::new(507, "Insufficient Storage", detail, "make room on the disk of the service"));
@@ -385,24 +416,69 @@ impl Reconciler {
         Ok(())
     }
 
+    /// Checks a change by a user other than an administrator: the VM is the user's, the change cannot slow down processes of
+    /// others among its descendants, and the promises of the user stay within the quota.
+    fn check_permission(&self, id: &str, wish: &Wish) -> Result<(), Problem> {
+        let forbidden = |detail: String, remedy: &str| Err(Problem::new(403, "Forbidden", detail, remedy));
+        let user = wish.by.user;
+        // The owner of the process may have changed since it was found.
+        let owner = self.inventory.vms.get(id).and_then(Found::owner);
+        let of_record = self.store.get(id).and_then(|record| record.user);
+        if owner != Some(user) || of_record.is_some_and(|of_record| of_record != user) {
+            return forbidden(format!("user {user} may not change {id}"), "ask its owner or an administrator");
+        }
+        let Desired { promise, weight, cap_percent, paused: _ } = &wish.desired;
+        let is_hard = promise.as_ref().is_some_and(|promise| promise.limit == api::Limit::Hard);
+        if is_hard || weight.is_some() || cap_percent.is_some() {
+            let detail = "only an administrator may limit a VM: among its descendants may be processes of others";
+            return forbidden(detail.to_string(), "use a promise with a soft limit");
+        }
+        let others = self.store.iter().filter(|(other, record)| *other != id && record.user == Some(user));
+        let promises = others.filter_map(|(_, record)| record.desired.promise.as_ref()).chain(promise);
+        let percent: u64 = promises.map(|it| (it.slice_ns.saturating_mul(100)).div_ceil(it.period_ns.max(1))).sum();
+        if percent > u64::from(self.user_quota) {
+            let quota = self.user_quota;
+            let detail =
+                format!("the promises of user {user} would be {percent} % of a CPU, and the quota is {quota} %");
+            return forbidden(
+                detail,
+                "ask an administrator, who can also raise the quota (`tactus serve --user-quota`)",
+            );
+        }
+        Ok(())
+    }
+
     /// Makes the core keep `desired` for a VM, if the VM runs and there is a core.
     fn try_to_enforce(&mut self, id: &str, desired: &Desired) -> Result<(), Problem> {
         let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return Ok(()) };
+        let stored = self.store.get(id).map(|record| record.desired.clone()).unwrap_or_default();
         let standing = self.standings.entry(id.to_string()).or_default();
         let before = standing.enforced.request().cloned();
-        let outcome = standing.enforced.become_desired(core, vm, desired);
-        if standing.enforced.request() != before.as_ref() {
-            (standing.measured, standing.is_short) = (Measured::default(), false);
-            self.has_room = true;
-        }
-        if outcome.is_ok() {
-            standing.refused = None;
+        let outcome = standing.become_desired(core, vm, desired);
+        self.has_room |= standing.enforced.request() != before.as_ref();
+        match &outcome {
+            Ok(()) => (standing.refused, standing.pause) = (None, RETRY.0),
+            // The core does not keep the promise of before any longer.
+            Err(refusal) if !standing.enforced.is_desired(core, &vm.name, &stored) => {
+                standing.refused.get_or_insert_with(|| refusal.reason());
+            }
+            Err(_) => {}
         }
         outcome.map_err(|refusal| problem(&refusal))
     }
 }
 
 impl Standing {
+    /// Makes `core` keep what is desired for `vm`. A new promise is measured anew.
+    fn become_desired(&mut self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
+        let before = self.enforced.request().cloned();
+        let outcome = self.enforced.become_desired(core, vm, desired);
+        if self.enforced.request() != before.as_ref() {
+            (self.measured, self.short) = (Measured::default(), BTreeSet::new());
+        }
+        outcome
+    }
+
     /// Counts a period, or notes whether the promise is kept.
     fn hear(&mut self, event: &Event) {
         match *event {
@@ -415,19 +491,31 @@ impl Standing {
                     self.measured.missed += u64::from(delivered < due);
                 }
             }
-            Event::Kept { kept, .. } => self.is_short = !kept,
+            Event::Kept { entity, kept: true, .. } => drop(self.short.remove(&entity)),
+            Event::Kept { entity, kept: false, .. } => drop(self.short.insert(entity)),
             _ => {}
         }
     }
 
-    /// Notes that the core has dismissed an entity. Returns whether the promise has ended with it.
-    fn dismissed(&mut self, dismissed: &Dismissed) -> bool {
-        let has_ended = self.enforced.dismissed(dismissed.entity);
-        if has_ended {
-            self.refused = dismissed.trouble.clone();
-        }
-        has_ended
+    /// Ends the promise, because the core has dismissed one of its entities. It is tried again after a pause.
+    fn dismissed(&mut self, core: &Client, dismissed: &Dismissed, now: Instant) {
+        self.enforced.dismissed(core, dismissed.entity);
+        self.short.clear();
+        let ended = || Explanation::new("the core has ended the promise", "");
+        self.refused = Some(dismissed.trouble.clone().unwrap_or_else(ended));
+        self.next = now.saturating_add(self.pause);
     }
+}
+
+/// Returns the refusal of a desired state that was set for a VM of `user`.
+fn of_another_user(vm: &Found, user: u32) -> Explanation {
+    let why = format!("the VM runs for user {}, and its desired state was set for user {user}", vm.process.user);
+    Explanation::new(why, "set it again if the VM is the same")
+}
+
+fn missing(vm: &str) -> Problem {
+    let remedy = "use a name or an id of `tactus list`, or pid:NUMBER for a process";
+    Problem::new(404, "Not Found", format!("there is no VM {vm}"), remedy)
 }
 
 /// Returns the refusal of a core as a problem.

@@ -3,6 +3,7 @@
 //! The file `desired.json` has one entry per VM. It is replaced as a whole: written beside, synchronised and renamed, so
 //! after a crash it has either the old or the new content.
 
+use crate::complaint::complain;
 use api::Desired;
 use daemon::Explanation;
 use serde::{Deserialize, Serialize};
@@ -18,13 +19,20 @@ const DRAFT: &str = "desired.json.new";
 /// Version of the file.
 const VERSION: u32 = 1;
 
+/// File whose lock admits one service.
+const LOCK: &str = "tactus.lock";
+
 /// The desired state of a VM.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// Last known name of the VM.
     pub(crate) name: String,
-    /// Number of changes.
+    /// Number of the change of any VM that has set this state. No two states have the same generation.
     pub(crate) generation: u64,
+    /// User of the VM's process when the state was set. `None`: the VM did not run. The state is not for a process of
+    /// another user with the same id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<u32>,
     pub(crate) desired: Desired,
     /// The process, for a process that is no VM: its desired state ends with it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,6 +51,8 @@ pub(crate) struct Lifetime {
 #[derive(Serialize, Deserialize)]
 struct Content {
     version: u32,
+    /// Number of changes so far.
+    changes: u64,
     vms: BTreeMap<String, Record>,
 }
 
@@ -51,6 +61,10 @@ struct Content {
 pub(crate) struct Store {
     directory: PathBuf,
     records: BTreeMap<String, Record>,
+    /// Number of changes so far.
+    changes: u64,
+    /// Lock of the directory, until the store is dropped.
+    _lock: File,
 }
 
 impl Store {
@@ -65,15 +79,20 @@ impl Store {
             Explanation::new(format!("cannot read {}: {error}", path.display()), "use --state with another directory")
         };
         std::fs::create_dir_all(directory).map_err(failed)?;
-        let records = match std::fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
+        let lock = File::create(directory.join(LOCK)).map_err(failed)?;
+        if lock.try_lock().is_err() {
+            let why = format!("another service uses {}", directory.display());
+            return Err(Explanation::new(why, "end it, or use --state with another directory"));
+        }
+        let (records, changes) = match std::fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => (BTreeMap::new(), 0),
             Err(error) => return Err(failed(error)),
             Ok(bytes) => read(&bytes).map_err(|why| {
                 let why = format!("{} is damaged: {why}", path.display());
                 Explanation::new(why, "repair the file, or move it away to start without desired states")
             })?,
         };
-        Ok(Store { directory: directory.to_path_buf(), records })
+        Ok(Store { directory: directory.to_path_buf(), records, changes, _lock: lock })
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<&Record> {
@@ -85,32 +104,33 @@ impl Store {
         self.records.iter()
     }
 
-    /// Replaces the desired state of the VM `id`, or removes it. The change is on disk when this function returns.
+    /// Replaces the desired state of the VM `id`, with a new generation, or removes it. The change is on disk when this
+    /// function returns.
     ///
     /// # Errors
     /// The file cannot be written, and the desired state stays.
     pub(crate) fn put(&mut self, id: &str, record: Option<Record>) -> io::Result<()> {
-        let mut records = self.records.clone();
+        let (mut records, changes) = (self.records.clone(), self.changes + 1);
+        let record = record.map(|record| Record { generation: changes, ..record });
         match record {
             Some(record) => drop(records.insert(id.to_string(), record)),
             None => drop(records.remove(id)),
         }
-        write(&self.directory, &records)?;
-        self.records = records;
+        write(&self.directory, Content { version: VERSION, changes, vms: records.clone() })?;
+        (self.records, self.changes) = (records, changes);
         Ok(())
     }
 }
 
-fn read(bytes: &[u8]) -> Result<BTreeMap<String, Record>, String> {
+fn read(bytes: &[u8]) -> Result<(BTreeMap<String, Record>, u64), String> {
     let content: Content = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     match content.version {
-        VERSION => Ok(content.vms),
+        VERSION => Ok((content.vms, content.changes)),
         other => Err(format!("version {other}, where this program writes {VERSION}")),
     }
 }
 
-fn write(directory: &Path, records: &BTreeMap<String, Record>) -> io::Result<()> {
-    let content = Content { version: VERSION, vms: records.clone() };
+fn write(directory: &Path, content: Content) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(&content)?;
     text.push(b'\n');
     let draft = directory.join(DRAFT);
@@ -123,7 +143,11 @@ fn write(directory: &Path, records: &BTreeMap<String, Record>) -> io::Result<()>
         return Err(error);
     }
     std::fs::rename(&draft, directory.join(FILE))?;
-    File::open(directory)?.sync_all()
+    // From here on, the new content is in force. Without this call, a power failure may restore the old content.
+    if let Err(error) = File::open(directory).and_then(|directory| directory.sync_all()) {
+        complain(&format!("{} may be lost in a power failure: {error}", directory.join(FILE).display()));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -132,7 +156,7 @@ mod tests {
 
     fn record(generation: u64) -> Record {
         let desired = Desired { weight: Some(200), ..Desired::default() };
-        Record { name: "vm".to_string(), generation, desired, process: None }
+        Record { name: "vm".to_string(), generation, user: Some(7), desired, process: None }
     }
 
     #[test]
@@ -144,20 +168,28 @@ mod tests {
         store.put("a", Some(record(1))).unwrap();
         store.put("b", Some(record(2))).unwrap();
         store.put("a", None).unwrap();
-        assert_eq!(open().iter().collect::<Vec<_>>(), [(&"b".to_string(), &record(2))]);
-        assert_eq!(open().get("a"), None);
+        drop(store);
+        let mut store = open();
+        assert_eq!(store.iter().collect::<Vec<_>>(), [(&"b".to_string(), &record(2))]);
+        assert_eq!(store.get("a"), None);
+        // No generation comes twice.
+        store.put("a", Some(record(0))).unwrap();
+        assert_eq!(store.get("a"), Some(&record(4)));
+        let second = Store::open(&directory).unwrap_err();
+        assert!(second.reason.contains("another service uses"), "{second}");
     }
 
     #[test]
     fn what_cannot_be_written_changes_nothing_and_a_damaged_file_is_not_replaced() {
         let place = tempfile::tempdir().unwrap();
         let mut store = Store::open(place.path()).unwrap();
-        store.put("a", Some(record(1))).unwrap();
+        store.put("a", Some(record(0))).unwrap();
         // A directory in the place of the draft.
         std::fs::create_dir(place.path().join(DRAFT)).unwrap();
         assert!(store.put("a", Some(record(2))).is_err());
         assert_eq!(store.get("a"), Some(&record(1)));
         std::fs::remove_dir(place.path().join(DRAFT)).unwrap();
+        drop(store);
         let path = place.path().join(FILE);
         let text = std::fs::read_to_string(&path).unwrap();
         for damaged in [&text[..text.len() / 2], &text.replace("\"version\": 1", "\"version\": 9"), ""] {

@@ -41,6 +41,13 @@ pub(crate) fn open_in(directory: impl AsFd, name: &str, flags: OFlags) -> io::Re
     Ok(File::from(openat(directory, name, flags | OFlags::CLOEXEC, Mode::empty())?))
 }
 
+/// Returns the content of the file `name` in a directory, whatever its encoding.
+pub(crate) fn bytes_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_in(directory, name, OFlags::RDONLY)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Returns the content of the file `name` in a directory.
 pub(crate) fn read_in(directory: impl AsFd, name: &str) -> io::Result<String> {
     let mut text = String::new();

@@ -190,12 +190,14 @@ impl Thread {
     }
 
     /// Returns the command line of the thread's process: the program and its arguments. A kernel thread, and a process that
-    /// has ended, has none.
+    /// has ended, has none. Bytes that are no UTF-8 are replaced.
     ///
     /// # Errors
     /// The thread has ended.
     pub fn command_line(&self) -> Result<Vec<String>> {
-        let text = self.read("cmdline")?;
+        let bytes =
+            file::bytes_in(&self.directory, "cmdline").map_err(|error| problem(error, self.identity, "cmdline"))?;
+        let text = String::from_utf8_lossy(&bytes);
         Ok(text.split_terminator('\0').map(str::to_string).collect())
     }
 

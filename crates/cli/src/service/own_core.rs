@@ -8,25 +8,32 @@ use sched::Nanos;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, spawn};
 use sys::process::Process;
 use sys::{clock, peer};
 
 /// Interval between two checks of the core.
 const CHECK: Nanos = Nanos::ms(50);
-/// Pause before a core that has ended is started again.
-const PAUSE: Nanos = Nanos::ms(500);
+/// Range of the pause before a core that has ended is started again. It doubles as long as each core ends soon.
+const PAUSE: (Nanos, Nanos) = (Nanos::ms(250), Nanos::s(30));
 /// Maximum time for a core to end in order.
 const END: Nanos = Nanos::s(10);
 
-/// The resident core of a service without `--core`. A core that ends is started again. When the value is dropped, the core
-/// restores all threads and ends. If this process is killed, the core stays, and the next service takes it over.
+/// The resident core of a service without `--core`. A core that ends is started again. If this process is killed, the core
+/// stays, and the next service takes it over.
 #[derive(Debug)]
 pub(super) struct OwnCore {
-    is_over: Arc<AtomicBool>,
-    watch: Option<JoinHandle<()>>,
+    wish: Arc<Mutex<Wish>>,
+    watch: JoinHandle<()>,
+}
+
+/// What is to happen with the core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wish {
+    Run,
+    End,
+    Leave,
 }
 
 /// What a core is started with.
@@ -53,17 +60,25 @@ impl OwnCore {
             Some(core) => core,
             None => start.spawn()?,
         };
-        let is_over = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&is_over);
-        let watch = Some(spawn(move || keep_running(&start, core, &asked)));
-        Ok(OwnCore { is_over, watch })
+        let wish = Arc::new(Mutex::new(Wish::Run));
+        let asked = Arc::clone(&wish);
+        let watch = spawn(move || keep_running(&start, core, &asked));
+        Ok(OwnCore { wish, watch })
     }
-}
 
-impl Drop for OwnCore {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Release);
-        self.watch.take().map(JoinHandle::join);
+    /// Ends the core, which restores all threads.
+    pub(super) fn end(self) {
+        self.finish(Wish::End);
+    }
+
+    /// Leaves the core to the next service.
+    pub(super) fn leave(self) {
+        self.finish(Wish::Leave);
+    }
+
+    fn finish(self, wish: Wish) {
+        *self.wish.lock().unwrap_or_else(PoisonError::into_inner) = wish;
+        let _ = self.watch.join();
     }
 }
 
@@ -89,21 +104,29 @@ impl Start {
     }
 }
 
-/// Starts the core again whenever it ends, until `is_over`, and then ends it.
-fn keep_running(start: &Start, first: Running, is_over: &AtomicBool) {
-    let mut core = Some(first);
-    while !is_over.load(Ordering::Acquire) {
+/// Starts the core again whenever it ends, as long as `wish` is to run it.
+fn keep_running(start: &Start, first: Running, wish: &Mutex<Wish>) {
+    let wish = || *wish.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut core, mut pause, mut began) = (Some(first), PAUSE.0, clock::now());
+    while wish() == Wish::Run {
         if core.as_ref().is_none_or(|core| core.process.has_ended()) {
             let status = core.take().and_then(|core| core.child?.wait().ok());
             complain(&status.map_or("the core has ended, and is started again".to_string(), |status| {
                 format!("the core has ended ({status}), and is started again")
             }));
-            clock::sleep(PAUSE);
+            // A core that cannot start here ends at once.
+            pause =
+                if clock::now().since(began) > PAUSE.1 { PAUSE.0 } else { pause.saturating_add(pause).min(PAUSE.1) };
+            let until = clock::now().saturating_add(pause);
+            while wish() == Wish::Run && clock::now() < until {
+                clock::sleep(CHECK);
+            }
+            began = clock::now();
             core = start.spawn().inspect_err(|reason| complain(&reason.to_string())).ok();
         }
         clock::sleep(CHECK);
     }
-    let Some(core) = core else { return };
+    let Some(core) = core.filter(|_| wish() == Wish::End) else { return };
     let _ = core.process.terminate();
     if !core.process.ends_within(END) {
         let _ = core.process.kill();

@@ -6,21 +6,29 @@ use crate::failure::{Failure, refused};
 use crate::output;
 use crate::run::plan;
 use crate::service_args::Serve;
-use service::Options;
+use anyhow::anyhow;
+use service::{Options, Service};
 
 /// Serves clients until this process is interrupted.
 pub(crate) fn serve(args: &Serve) -> Result<(), Failure> {
     let in_order = output::end_in_order();
     let socket = places::socket(args.socket.as_deref())?;
     let state = places::state(args.state.as_deref())?;
+    let options = Options { socket: socket.clone(), state, user_quota: args.user_quota };
+    // Before a core starts or changes hands, this service must be able to serve.
+    let service = Service::open(options).map_err(|reason| refused(&reason))?;
     let directory = plan::directory(args.directory.as_deref())?;
     let core = args.core.clone().unwrap_or_else(|| directory.socket());
     let own = args.core.is_none().then(|| OwnCore::begin(directory));
     let own = own.transpose().map_err(|reason| refused(&reason))?;
-    let ready = || output::complain(&format!("serving at {}; `tactus list` shows the VMs", socket.display()));
-    let options = Options { core, socket: socket.clone(), state, policy: policies::find };
-    let served = service::serve(&options, ready, output::is_interrupted);
-    drop(own);
+    output::complain(&format!("serving at {}; `tactus list` shows the VMs", socket.display()));
+    let served = service.serve(&core, policies::find, output::is_interrupted);
+    match own {
+        Some(own) if served.is_ok() => own.end(),
+        // The next service takes over the core, which keeps its promises.
+        Some(own) => own.leave(),
+        None => {}
+    }
     drop(in_order);
-    served.map_err(|reason| refused(&reason))
+    served.map_err(|reason| Failure::Failed(anyhow!("{reason}")))
 }

@@ -12,6 +12,8 @@ use sched::Nanos;
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error {
+            // The service cannot serve the request, which may be right.
+            Error::Refused(problem) if problem.status >= 500 => Failure::Failed(anyhow!("{}", problem.detail)),
             Error::Refused(problem) => usage(problem.detail, problem.remedy.as_deref().unwrap_or_default()),
             Error::Failed { .. } => {
                 Failure::Failed(anyhow!("{error}\n  help: start it with `tactus serve`, or use --socket"))

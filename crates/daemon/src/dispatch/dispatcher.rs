@@ -186,12 +186,13 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Returns the promise state of `e`; `None` if `e` is no client.
-    pub(super) fn serves(&self, e: EntityId) -> bool {
-        self.clients.get(e).is_some()
-    }
-
     pub(super) fn client_promise(&self, e: EntityId) -> Option<PromiseState> {
         self.clients.get(e).and_then(|_| self.machine.promise(e))
+    }
+
+    /// Returns whether the promise to `e` counts as kept; `None` if `e` is no client.
+    pub(super) fn is_client_kept(&self, e: EntityId) -> Option<bool> {
+        self.clients.get(e).map(|client| client.kept.is_kept())
     }
 
     /// Returns the interval between scans for new threads: the shortest period of the clients whose forks this host

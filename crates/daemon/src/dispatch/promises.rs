@@ -39,8 +39,8 @@ pub trait Promises {
     /// Returns whether this host reports wake-ups of `e`, or the mechanism does not need them.
     fn reports_wakeups(&self, e: EntityId) -> bool;
 
-    /// Returns whether `e` has a promise.
-    fn serves(&self, e: EntityId) -> bool;
+    /// Returns whether the promise to `e` counts as kept; `None` if `e` has no promise.
+    fn is_kept(&self, e: EntityId) -> Option<bool>;
 
     /// Returns the promise state of `e`; `None` if Tactus does not count the slice of `e`.
     fn promise(&self, e: EntityId) -> Option<PromiseState>;
@@ -95,8 +95,8 @@ impl<K: Kernel> Promises for Dispatcher<K> {
         Dispatcher::reports_wakeups(self, e)
     }
 
-    fn serves(&self, e: EntityId) -> bool {
-        Dispatcher::serves(self, e)
+    fn is_kept(&self, e: EntityId) -> Option<bool> {
+        self.is_client_kept(e)
     }
 
     fn promise(&self, e: EntityId) -> Option<PromiseState> {

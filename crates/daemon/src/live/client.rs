@@ -207,7 +207,15 @@ impl Client {
     /// # Errors
     /// The request is refused; nothing has changed.
     pub fn share(&self, pid: u32, share: CpuShare) -> Result<(), Refusal> {
-        self.change(&Command::Share { pid, share })
+        self.share_process(ProcessId { pid, start_time: None }, share)
+    }
+
+    /// Gives a share as [`share`](Client::share) does, but never to a later process with the same pid.
+    ///
+    /// # Errors
+    /// The request is refused; nothing has changed.
+    pub fn share_process(&self, process: ProcessId, share: CpuShare) -> Result<(), Refusal> {
+        self.change(&Command::Share { process, share })
     }
 
     fn change(&self, command: &Command) -> Result<(), Refusal> {

@@ -106,7 +106,7 @@ impl<'a, 'k> Commands<'a, 'k> {
             Command::Adjust { entity, slice, period } => {
                 Reply::Changed(self.adjust(entity, slice, period).map_err(Into::into))
             }
-            Command::Share { pid, share } => Reply::Changed(self.give_share(pid, share).map_err(Into::into)),
+            Command::Share { process, share } => Reply::Changed(self.give_share(process, share).map_err(Into::into)),
             Command::EndShare { pid } => {
                 self.end_share(pid);
                 Reply::Done
@@ -127,7 +127,7 @@ impl<'a, 'k> Commands<'a, 'k> {
             }
             Command::ReadRoster => {
                 let mut roster = self.roster.borrow_mut();
-                roster.prune(|e| shared.promises(e, |promises| promises.serves(e)));
+                roster.judge(|e| shared.promises(e, |promises| promises.is_kept(e)));
                 Reply::Roster(roster.clone())
             }
             Command::ReportsWakeups { entity } => {
@@ -157,7 +157,7 @@ impl<'a, 'k> Commands<'a, 'k> {
         self.refuse_members(new)?;
         self.find_interfering(new);
         if request.by == KeptBy::Kernel {
-            let may_admit = || self.refuse_if_ending();
+            let may_admit = || self.refuse_if_ending().and_then(|()| running(process).map(drop));
             let entities = kernel_kept::admit(shared, request, pid, &ours, scanned, may_admit)?;
             shared.keeper_bell.ring();
             self.roster.borrow_mut().made(&entities, leader.map_or(process, Into::into), request.clone());
@@ -183,6 +183,7 @@ impl<'a, 'k> Commands<'a, 'k> {
         let admit = || {
             let mut dispatcher = shared.lock();
             self.refuse_if_ending()?;
+            running(process)?;
             dispatcher.admit_scanned(&request, pid, &ours, scanned, enclosure)
         };
         let answer = at_agent_priority(admit);
@@ -253,9 +254,10 @@ impl<'a, 'k> Commands<'a, 'k> {
         Ok(())
     }
 
-    /// Gives process `pid` and its descendants this share of the CPUs. Takes some 10 ms.
-    fn give_share(&self, pid: u32, wanted: CpuShare) -> Result<(), Refusal> {
+    /// Gives a process and its descendants this share of the CPUs. Takes some 10 ms.
+    fn give_share(&self, process: ProcessId, wanted: CpuShare) -> Result<(), Refusal> {
         self.refuse_if_ending()?;
+        let (pid, process) = (process.pid, running(process)?);
         let Shared { kernel, table, shares, .. } = self.shared;
         let mut shares = shares.lock().unwrap_or_else(PoisonError::into_inner);
         if shares.iter().any(|(other, _)| *other == pid) {
@@ -263,7 +265,7 @@ impl<'a, 'k> Commands<'a, 'k> {
         }
         let rows = share(kernel, table, pid, &ancestors(), wanted, &|| self.beat())?;
         shares.push((pid, rows));
-        self.roster.borrow_mut().shared(ProcessId { pid, start_time: None }, wanted);
+        self.roster.borrow_mut().shared(process, wanted);
         Ok(())
     }
 
@@ -286,6 +288,15 @@ impl<'a, 'k> Commands<'a, 'k> {
             clock::sleep(Nanos::ms(1));
         }
     }
+}
+
+/// Returns the process with its start time.
+///
+/// # Errors
+/// The process has ended. Another process may have its pid.
+fn running(process: ProcessId) -> Result<ProcessId, Refusal> {
+    let found = thread::Thread::open(process.pid).ok().map(|thread| thread.identity());
+    found.filter(|found| process.is(*found)).map(Into::into).ok_or(Refusal::Gone(process.pid))
 }
 
 fn dismiss(shared: &Shared<'_>, e: EntityId) {

@@ -3,7 +3,7 @@
 use crate::Explanation;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use sys::{peer, privileges};
@@ -14,6 +14,8 @@ use sys::{peer, privileges};
 pub struct Entrance {
     listener: UnixListener,
     path: PathBuf,
+    /// Inode of the socket: another core may have replaced it.
+    inode: Option<u64>,
     /// User ID of the front end, besides root and the user of the core.
     user: Option<u32>,
 }
@@ -41,7 +43,7 @@ impl Entrance {
             Err(_) => {}
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
-        let entrance = Entrance { listener, path: path.to_path_buf(), user };
+        let entrance = Entrance { listener, path: path.to_path_buf(), inode: inode(path), user };
         // A process that connects before these calls is checked by its credentials.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         if user.is_some() {
@@ -63,6 +65,10 @@ impl Entrance {
     }
 }
 
+fn inode(path: &Path) -> Option<u64> {
+    std::fs::symlink_metadata(path).ok().map(|found| found.ino())
+}
+
 fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
@@ -75,14 +81,15 @@ impl AsFd for Entrance {
 
 impl Drop for Entrance {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if self.inode.is_some() && inode(&self.path) == self.inode {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_socket_without_a_listener_is_replaced_and_a_living_one_or_a_file_is_not() {

@@ -193,7 +193,7 @@ impl Service<'_, '_> {
 mod tests {
     use super::super::client::Client;
     use super::super::connection::Received;
-    use super::super::message::{Command, Reply, Roster};
+    use super::super::message::{Command, ProcessId, Reply, Roster};
     use super::super::setup::AdmissionPolicy;
     use super::super::shared::tests::shared;
     use super::*;
@@ -267,7 +267,10 @@ mod tests {
             end.ring();
             assert!(matches!(next(None), Message::Ending));
             assert!(matches!(next(Some(Command::Warnings)), Message::Reply(Reply::Warnings(_))));
-            let share = Command::Share { pid: 1, share: CpuShare { weight: None, cap_percent: None } };
+            let share = Command::Share {
+                process: ProcessId { pid: 1, start_time: None },
+                share: CpuShare { weight: None, cap_percent: None },
+            };
             let Message::Reply(Reply::Changed(Err(refused))) = next(Some(share)) else { panic!("it is given") };
             assert!(format!("{refused:?}").contains("ends on request"), "{refused:?}");
             core.join().unwrap().unwrap();
@@ -300,8 +303,10 @@ mod tests {
             assert_eq!((first.pid(), first.read_roster()), (std::process::id(), Roster::default()));
             assert_eq!(first.setup().turns.as_ref().map(|it| it.policy.name), Some(policy.name));
             // A process that sends no greeting delays the front end, and does not replace it.
-            drop(UnixStream::connect(&path).unwrap());
+            let silent = UnixStream::connect(&path).unwrap();
             assert_eq!(first.warnings(), []);
+            assert!(!first.is_over());
+            drop(silent);
             let second = attach();
             // The core greets the second front end, and then dismisses the first.
             let within = clock::now() + Nanos::s(10);
@@ -312,6 +317,7 @@ mod tests {
             drop(second);
             let third = attach();
             assert_eq!(third.warnings(), []);
+            assert!(!third.is_over());
             end.ring();
             core.join().unwrap().unwrap();
             assert!(third.is_over() && third.is_ended_on_request());

@@ -35,8 +35,8 @@ pub(super) enum Command {
     Admit { request: Box<PromiseRequest>, process: ProcessId },
     /// Change the promise that `entity` is part of. Reply: [`Reply::Changed`].
     Adjust { entity: EntityId, slice: Nanos, period: Nanos },
-    /// Give process `pid` a share of the CPUs. Reply: [`Reply::Changed`].
-    Share { pid: u32, share: CpuShare },
+    /// Give a process a share of the CPUs. Reply: [`Reply::Changed`].
+    Share { process: ProcessId, share: CpuShare },
     /// End the share of process `pid`. Reply: [`Reply::Done`].
     EndShare { pid: u32 },
     /// End the promise to `entity`. Reply: [`Reply::Done`].
@@ -87,6 +87,8 @@ impl From<Identity> for ProcessId {
 pub struct PromiseInForce {
     /// The entities of the promise that are still served.
     pub entities: Vec<EntityId>,
+    /// The entities to which the promise does not count as kept.
+    pub short: Vec<EntityId>,
     /// The process.
     pub process: ProcessId,
     /// The request, with the present slice and period.

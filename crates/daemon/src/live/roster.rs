@@ -12,7 +12,7 @@ impl Roster {
             Others::Later => entities.first().copied(),
             Others::Of(e) => self.promise_of(e).map_or(Some(e), |it| it.gang),
         };
-        self.promises.push(PromiseInForce { entities: entities.to_vec(), process, request, gang });
+        self.promises.push(PromiseInForce { entities: entities.to_vec(), short: Vec::new(), process, request, gang });
     }
 
     /// Records a change of the promise that `e` is part of. The promises of a gang change together.
@@ -38,13 +38,15 @@ impl Roster {
 
     /// Records the end of the promise to `e`.
     pub(super) fn ended(&mut self, e: EntityId) {
-        self.prune(|other| other != e);
+        self.judge(|other| (other != e).then_some(true));
     }
 
-    /// Removes the entities without a promise, according to `serves`, and the promises that have ended.
-    pub(super) fn prune(&mut self, serves: impl Fn(EntityId) -> bool) {
+    /// Records whether each promise counts as kept, and removes the entities without a promise, for which `is_kept` returns
+    /// `None`.
+    pub(super) fn judge(&mut self, is_kept: impl Fn(EntityId) -> Option<bool>) {
         for it in &mut self.promises {
-            it.entities.retain(|&e| serves(e));
+            it.entities.retain(|&e| is_kept(e).is_some());
+            it.short = it.entities.iter().copied().filter(|&e| is_kept(e) == Some(false)).collect();
         }
         self.promises.retain(|it| !it.entities.is_empty());
     }
@@ -75,7 +77,8 @@ mod tests {
         let slices =
             |roster: &Roster| roster.promises.iter().map(|it| it.request.reservation.slice).collect::<Vec<_>>();
         assert_eq!(slices(&roster), [Nanos::ms(2), Nanos::ms(2), Nanos::ms(1)]);
-        roster.prune(|e| e.index() != 1 && e.index() != 3);
+        roster.judge(|e| (e.index() != 1 && e.index() != 3).then_some(e.index() == 0));
+        assert_eq!(roster.promises[1].short, [entity(2)]);
         assert_eq!(
             roster.promises.iter().map(|it| it.entities.clone()).collect::<Vec<_>>(),
             [vec![entity(0)], vec![entity(2)]]

@@ -457,8 +457,8 @@ impl<K: Kernel> Promises for KernelKept<K> {
         true
     }
 
-    fn serves(&self, e: EntityId) -> bool {
-        self.threads.iter().any(|thread| thread.entity == e)
+    fn is_kept(&self, e: EntityId) -> Option<bool> {
+        self.threads.iter().find(|thread| thread.entity == e).map(ReservedThread::is_kept)
     }
 
     fn promise(&self, _: EntityId) -> Option<PromiseState> {

@@ -48,6 +48,11 @@ pub(super) enum Seen {
 }
 
 impl<K: Kernel> ReservedThread<K> {
+    /// Returns whether the promise counts as kept.
+    pub(super) fn is_kept(&self) -> bool {
+        self.account.is_kept()
+    }
+
     /// Records the thread in the table, and reserves it. While the service is suspended, the reservation takes effect
     /// afterwards.
     ///

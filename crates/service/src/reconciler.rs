@@ -440,10 +440,7 @@ impl Reconciler {
             let quota = self.user_quota;
             let detail =
                 format!("the promises of user {user} would be {percent} % of a CPU, and the quota is {quota} %");
-            return forbidden(
-                detail,
-                "ask an administrator, who can also raise the quota (`tactus serve --user-quota`)",
-            );
+            return forbidden(detail, "ask an administrator; `tactus serve --user-quota` sets the quota");
         }
         Ok(())
     }

@@ -56,10 +56,16 @@ impl Enforced {
     /// ([`is_desired`](Enforced::is_desired)).
     pub(crate) fn become_desired(&mut self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
         let (wanted, wanted_share) = wanted(core, &vm.name, desired);
-        let before = self.promise.as_ref().map(|(request, _)| request.clone());
-        self.promise(core, vm, wanted)?;
-        self.give(core, vm, wanted_share).inspect_err(|_| {
-            // The promise of before had room, and has it again.
+        if self.share == wanted_share {
+            return self.promise(core, vm, wanted);
+        }
+        // Linux does not move a thread that inherits a real-time priority into a group of version 1 without real-time
+        // runtime, so the share changes while no promise is in force.
+        let (before, before_share) = (self.request().cloned(), self.share);
+        let changed = self.promise(core, vm, None).and_then(|()| self.give(core, vm, wanted_share));
+        changed.and_then(|()| self.promise(core, vm, wanted)).inspect_err(|_| {
+            // The share and the promise of before had room, and have it again.
+            let _ = self.give(core, vm, before_share);
             let _ = self.promise(core, vm, before);
         })
     }

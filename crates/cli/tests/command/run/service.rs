@@ -200,7 +200,7 @@ fn a_user_may_promise_time_only_to_own_processes_and_within_the_quota() {
         eprintln!("SKIPPED: only root can make requests as another user");
         return;
     }
-    let mut own = std::process::Command::new("sleep").arg("600").uid(USER).spawn().unwrap();
+    let mut own = std::process::Command::new("sleep").arg("600").uid(USER).stdout(Stdio::null()).spawn().unwrap();
     let other = Child::start(Work::Sleep).unwrap();
     let service = Service::at(Place::new(), &["--user-quota", "20"]);
     // The user must reach the socket.
@@ -231,33 +231,49 @@ fn a_user_may_promise_time_only_to_own_processes_and_within_the_quota() {
     service.end();
 }
 
+/// A process with the command line of a VM, which uses all CPU time that it gets.
+struct FakeVm(std::process::Child);
+
+impl FakeVm {
+    fn start(name: &str) -> FakeVm {
+        let mut vm = std::process::Command::new("sh");
+        let name = format!("guest={name}");
+        vm.arg0("qemu-system-x86_64").args(["-c", "while :; do :; done", "sh", "-name", &name]).stdout(Stdio::null());
+        FakeVm(vm.stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for FakeVm {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_vm_gets_its_promise_and_its_share_again_when_it_starts_again() {
     let Some(_turn) = turn() else { return };
-    // A process with the command line of a VM.
-    let start = || {
-        let mut vm = std::process::Command::new("sh");
-        vm.arg0("qemu-system-x86_64").args(["-c", "while :; do :; done", "sh", "-name", "guest=again"]).spawn().unwrap()
-    };
     let service = Service::begin();
-    let mut first = start();
+    let first = FakeVm::start("again");
     let is_found = |pid: u32| service.get("/v1/vms/again")["process"]["pid"] == pid;
-    soon("the VM is found", || is_found(first.id()));
+    soon("the VM is found", || is_found(first.pid()));
     let set = service.json(&["set", "again", "--slice", "8ms", "--period", "10ms", "--weight", "50"]);
     assert_eq!((&set["state"]["phase"], &set["kind"]), (&"kept".into(), &"qemu".into()));
-    first.kill().unwrap();
-    first.wait().unwrap();
+    drop(first);
     soon("the VM is absent", || service.get("/v1/vms/again")["state"]["phase"] == "absent");
     // Two promises of 8 ms in 10 ms would not fit beside each other on one CPU.
-    let mut second = start();
+    let second = FakeVm::start("again");
     let begin = clock::now();
-    soon("the VM is found again", || is_found(second.id()));
+    soon("the VM is found again", || is_found(second.pid()));
     soon("its promise is in force", || service.get("/v1/vms/again")["state"]["phase"] == "kept");
     eprintln!("the promise was in force again after {}", clock::now().since(begin));
     assert_eq!(service.json(&["show", "again"])["desired"], set["desired"]);
     service.json(&["unset", "again"]);
-    second.kill().unwrap();
-    second.wait().unwrap();
+    drop(second);
     service.end();
 }
 

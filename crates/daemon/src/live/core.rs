@@ -135,6 +135,10 @@ fn serve(setup: &Setup, front_ends: FrontEnds<'_>, end: &Bell) -> Result<(), Fai
     if table.is_finished() {
         remove_groups(table.daemon());
         setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    } else {
+        // Dropping the kernel waits for the sentinels. A sentinel cannot end while a thread that could not be restored
+        // occupies its CPU at a higher priority, and the guardian restores this thread only when this process ends.
+        std::mem::forget(kernel);
     }
     outcome
 }

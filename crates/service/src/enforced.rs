@@ -56,69 +56,60 @@ impl Enforced {
     /// ([`is_desired`](Enforced::is_desired)).
     pub(crate) fn become_desired(&mut self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
         let (wanted, wanted_share) = wanted(core, &vm.name, desired);
-        if self.share == wanted_share {
-            return self.promise(core, vm, wanted);
-        }
-        // Linux does not move a thread that inherits a real-time priority into a group of version 1 without real-time
-        // runtime, so the share changes while no promise is in force.
         let (before, before_share) = (self.request().cloned(), self.share);
-        let changed = self.promise(core, vm, None).and_then(|()| self.give(core, vm, wanted_share));
-        changed.and_then(|()| self.promise(core, vm, wanted)).inspect_err(|_| {
-            // The share and the promise of before had room, and have it again.
-            let _ = self.give(core, vm, before_share);
-            let _ = self.promise(core, vm, before);
+        self.change(core, vm, wanted, wanted_share).inspect_err(|_| {
+            // The promise and the share of before had room, and have it again.
+            let _ = self.change(core, vm, before, before_share);
         })
     }
 
-    /// Makes, changes or ends the promise.
+    /// Changes the promise and the share. After a refusal, a part of the change may be in force.
+    fn change(
+        &mut self,
+        core: &Client,
+        vm: &Found,
+        wanted: Option<PromiseRequest>,
+        share: Option<CpuShare>,
+    ) -> Result<(), Refusal> {
+        if self.share != share {
+            // Linux does not move a thread that inherits a real-time priority into a group of version 1 without real-time
+            // runtime, so the share changes while no promise is in force.
+            self.promise(core, vm, None)?;
+            self.give(core, vm, share)?;
+        }
+        self.promise(core, vm, wanted)
+    }
+
+    /// Makes, changes or ends the promise. After a refusal of a changed slice or period, the promise stays.
     fn promise(&mut self, core: &Client, vm: &Found, wanted: Option<PromiseRequest>) -> Result<(), Refusal> {
         match (self.promise.take(), wanted) {
-            (None, None) => {}
             (Some((before, entities)), Some(wanted)) if before == wanted => self.promise = Some((before, entities)),
             (Some((before, entities)), Some(wanted)) if differ_in_times_only(&before, &wanted) => {
                 let changed = core.adjust(entities[0], wanted.reservation.slice, wanted.reservation.period);
                 self.promise = Some((if changed.is_ok() { wanted } else { before }, entities));
                 changed?;
             }
-            (Some((before, entities)), wanted) => {
-                entities.iter().for_each(|&e| core.dismiss(e));
+            (before, wanted) => {
+                before.iter().flat_map(|(_, entities)| entities).for_each(|&e| core.dismiss(e));
                 if let Some(wanted) = wanted {
-                    let made = self.admit(core, vm, wanted);
-                    if made.is_err() {
-                        // The promise of before had room, and has it again.
-                        let _ = self.admit(core, vm, before);
-                    }
-                    made?;
+                    let entities = core.admit_process(&wanted, vm.identity().into())?;
+                    self.promise = Some((wanted, entities));
                 }
             }
-            (None, Some(wanted)) => self.admit(core, vm, wanted)?,
         }
         Ok(())
     }
 
-    fn admit(&mut self, core: &Client, vm: &Found, wanted: PromiseRequest) -> Result<(), Refusal> {
-        let entities = core.admit_process(&wanted, vm.identity().into())?;
-        self.promise = Some((wanted, entities));
-        Ok(())
-    }
-
-    /// Gives, changes or ends the share of the CPUs.
+    /// Ends the share of the CPUs, and gives another one. After a refusal, there is no share.
     fn give(&mut self, core: &Client, vm: &Found, wanted: Option<CpuShare>) -> Result<(), Refusal> {
-        if self.share == wanted {
-            return Ok(());
-        }
-        let before = self.share.take();
-        if before.is_some() {
+        if self.share.take().is_some() {
             core.end_share(vm.process.pid);
         }
-        let Some(share) = wanted else { return Ok(()) };
-        let given = core.share_process(vm.identity().into(), share);
-        if given.is_ok() {
-            self.share = Some(share);
-        } else if let Some(before) = before {
-            self.share = core.share_process(vm.identity().into(), before).is_ok().then_some(before);
+        if let Some(share) = wanted {
+            core.share_process(vm.identity().into(), share)?;
         }
-        given
+        self.share = wanted;
+        Ok(())
     }
 }
 

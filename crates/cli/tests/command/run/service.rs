@@ -146,6 +146,26 @@ fn what_is_set_is_kept_and_outlives_the_service() {
 }
 
 #[test]
+fn after_a_refused_change_the_promise_of_before_is_in_force() {
+    let Some(_turn) = turn() else { return };
+    let (hog, _others) = crowded_hog();
+    let vm = format!("pid:{}", hog.pid());
+    let service = Service::begin();
+    let set = service.json(&["set", &vm, "--slice", "4ms", "--period", "10ms"]);
+    // Another mechanism needs another promise, which has no room: the first one has ended by then.
+    let refused = service.client(&["set", &vm, "--slice", "9500us", "--mechanism", "fifo"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let shown = service.json(&["show", &vm]);
+    assert_eq!((&shown["desired"], &shown["state"]), (&set["desired"], &set["state"]));
+    let kept = share(hog.pid(), Nanos::s(1));
+    assert!(kept >= 39, "{kept} % of the CPU after the refusal");
+    // The promise was in force at once, and not by a later attempt. An old number brings all events.
+    let (_, events) = service.curl(&["--max-time", "1", "-H", "Last-Event-ID: 7"], "/v1/events");
+    assert!(events.contains("event: changed\n") && !events.contains("\"refused\""), "{events}");
+    service.end();
+}
+
+#[test]
 fn a_core_that_is_killed_is_started_again_and_keeps_what_is_desired() {
     let Some(_turn) = turn() else { return };
     let (hog, _others) = crowded_hog();

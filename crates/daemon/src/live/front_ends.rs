@@ -33,9 +33,8 @@ const VISITOR: u64 = 3;
 pub(super) enum FrontEnds<'f> {
     /// The front end that has started the core. Its end is the end of the core.
     Only(&'f mut Connection),
-    /// The front ends that connect to the entrance of a resident core with the parameters `setup`. `ready` is called when
-    /// they can connect.
-    Of { entrance: &'f Entrance, setup: &'f Setup, ready: &'f dyn Fn() },
+    /// The front ends that connect to the entrance of a resident core with the parameters `setup`.
+    Of { entrance: &'f Entrance, setup: &'f Setup },
 }
 
 /// The reason why a front end is served no longer.
@@ -63,9 +62,8 @@ pub(super) fn serve(shared: &Shared<'_>, front_ends: FrontEnds<'_>, end: &Bell) 
             let begun = connection.send(&Message::Ready { epoch }, || service.commands.goes_on());
             begun.and_then(|()| service.converse(connection, None)).map(drop)
         }
-        FrontEnds::Of { entrance, setup, ready } => {
+        FrontEnds::Of { entrance, setup } => {
             service.waiting.add(entrance, VISITOR)?;
-            ready();
             let attached = Message::Attached { pid: std::process::id(), epoch, opening: Opening::new(setup) };
             service.receive(&Visits { entrance, attached })
         }
@@ -295,7 +293,7 @@ mod tests {
         std::thread::scope(|scope| {
             let core = scope.spawn(|| {
                 let shared = shared(&kernel, place.path());
-                serve(&shared, FrontEnds::Of { entrance: &entrance, setup: &setup, ready: &|| {} }, &end)
+                serve(&shared, FrontEnds::Of { entrance: &entrance, setup: &setup }, &end)
             });
             let _ending = Ending(&end);
             let attach = || Client::attach(&path, policies::find).unwrap();

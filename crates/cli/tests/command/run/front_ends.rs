@@ -1,16 +1,16 @@
 //! The core and its front end: the death and the stop of either, and messages that the core refuses.
 
 use super::super::Place;
-use super::{HOG, Live, Now, PATIENCE, assert_restored, hogs, last_cpu, soon, turn};
+use super::{HOG, Live, Now, PATIENCE, assert_restored, crowded_hog, share, soon, turn};
 use daemon::directory::Directory;
-use sched::{CpuId, CpuSet, Nanos};
+use sched::Nanos;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use sys::child::{Child, Work};
 use sys::process::Process;
-use sys::{affinity, clock, launch, usage};
+use sys::{clock, launch};
 
 #[test]
 fn a_front_end_reports_the_death_of_its_core_and_ends_its_command() {
@@ -34,23 +34,16 @@ fn a_front_end_reports_the_death_of_its_core_and_ends_its_command() {
 #[test]
 fn while_the_front_end_is_stopped_the_promise_is_kept_and_lost_events_are_counted() {
     let Some(_turn) = turn() else { return };
-    let hog = Child::start(HOG).unwrap();
-    let cpu = CpuSet::one(CpuId::new(last_cpu()));
-    affinity::set(hog.pid(), &cpu).unwrap();
-    let others = hogs();
-    others.iter().for_each(|other| affinity::set(other.pid(), &cpu).unwrap());
+    let (hog, _others) = crowded_hog();
     // Short periods, so that two seconds have more events than the journal.
     let live = Live::promise(&["--period", "100us", "--slice", "40us"], &[hog.pid()]);
-    let (core, meter) = (live.core(), usage::Meter::open(hog.pid()).unwrap());
+    let core = live.core();
     live.process.stop().unwrap();
-    let (begin, before) = (clock::now(), meter.read().unwrap().ran);
-    clock::sleep(Nanos::s(2));
-    let (length, after) = (clock::now().since(begin), meter.read().unwrap().ran);
+    // Without the promise, the hog has a quarter of the CPU.
+    let share = share(hog.pid(), Nanos::s(2));
     assert!(!core.has_ended(), "{}", live.said("stderr"));
     live.process.cont().unwrap();
     let done = live.end();
-    // Without the promise, the hog has a quarter of the CPU.
-    let share = (after - before).as_ns() * 100 / length.as_ns();
     assert!(share >= 39, "{share} %, and not 40 %");
     assert!(done.stdout.contains(" events are missing, because the buffer was full."), "{}", done.stdout);
     assert!(!done.stderr.contains("is not kept"), "{}", done.stderr);

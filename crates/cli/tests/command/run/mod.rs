@@ -154,6 +154,22 @@ pub(super) fn soon(what: &str, is_so: impl FnMut() -> bool) {
     until(clock::now(), PATIENCE, what, is_so);
 }
 
+/// Starts a hog beside other hogs on the last CPU.
+fn crowded_hog() -> (Child, Vec<Child>) {
+    let (hog, others, cpu) = (Child::start(HOG).unwrap(), hogs(), CpuSet::one(sched::CpuId::new(last_cpu())));
+    std::iter::once(&hog).chain(&others).for_each(|it| affinity::set(it.pid(), &cpu).unwrap());
+    (hog, others)
+}
+
+/// Returns the share of a CPU that process `pid` receives in `time`. Unit: percent.
+fn share(pid: u32, time: Nanos) -> u64 {
+    let meter = sys::usage::Meter::open(pid).unwrap();
+    let (begin, before) = (clock::now(), meter.read().unwrap().ran);
+    clock::sleep(time);
+    let (length, after) = (clock::now().since(begin), meter.read().unwrap().ran);
+    (after - before).as_ns() * 100 / length.as_ns()
+}
+
 /// Asserts that all threads have the attributes `before` within [`PROMISED`] after `begin`. Prints the time that this
 /// took.
 fn assert_restored(begin: Instant, tids: &[u32], before: &[Now]) {

@@ -1,7 +1,7 @@
 //! Resident cores: the front ends come and go, and the promises stay.
 
 use super::super::Place;
-use super::{HOG, Now, PATIENCE, assert_restored, hogs, last_cpu, soon, turn};
+use super::{HOG, Now, PATIENCE, assert_restored, crowded_hog, hogs, last_cpu, share, soon, turn};
 use daemon::directory::Directory;
 use daemon::dispatch::{KeptBy, PromiseRequest, RaiseBy};
 use daemon::kernel::CpuShare;
@@ -10,9 +10,9 @@ use sched::{CpuId, CpuSet, Nanos, Reservation};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use sys::child::Child;
+use sys::clock;
 use sys::process::Process;
 use sys::thread::Thread;
-use sys::{affinity, clock, usage};
 
 /// A resident core in a directory of its own.
 struct Resident {
@@ -72,23 +72,10 @@ fn request(slice: Nanos, period: Nanos) -> PromiseRequest {
     }
 }
 
-/// Returns the share of a CPU that process `pid` receives for a second. Unit: percent.
-fn share(pid: u32) -> u64 {
-    let meter = usage::Meter::open(pid).unwrap();
-    let (begin, before) = (clock::now(), meter.read().unwrap().ran);
-    clock::sleep(Nanos::s(1));
-    let (length, after) = (clock::now().since(begin), meter.read().unwrap().ran);
-    (after - before).as_ns() * 100 / length.as_ns()
-}
-
 #[test]
 fn a_promise_is_kept_without_a_front_end_and_the_next_one_finds_and_changes_it() {
     let Some(_turn) = turn() else { return };
-    let hog = Child::start(HOG).unwrap();
-    let cpu = CpuSet::one(CpuId::new(last_cpu()));
-    affinity::set(hog.pid(), &cpu).unwrap();
-    let others = hogs();
-    others.iter().for_each(|other| affinity::set(other.pid(), &cpu).unwrap());
+    let (hog, _others) = crowded_hog();
     let before = Now::of(hog.pid());
     let resident = Resident::begin();
     let process = ProcessId::from(Thread::open(hog.pid()).unwrap().identity());
@@ -96,7 +83,7 @@ fn a_promise_is_kept_without_a_front_end_and_the_next_one_finds_and_changes_it()
     assert_eq!(first.pid(), resident.process.pid());
     let entities = first.admit_process(&request(Nanos::ms(4), Nanos::ms(10)), process).unwrap();
     drop(first);
-    let alone = share(hog.pid());
+    let alone = share(hog.pid(), Nanos::s(1));
     assert!(alone >= 39, "{alone} % of the CPU without a front end");
     let second = resident.attach();
     let roster = second.read_roster();
@@ -106,7 +93,7 @@ fn a_promise_is_kept_without_a_front_end_and_the_next_one_finds_and_changes_it()
     second.adjust(entities[0], Nanos::ms(12), Nanos::ms(20)).unwrap();
     let changed = second.read_roster().promises[0].request.reservation;
     assert_eq!((changed.slice, changed.period), (Nanos::ms(12), Nanos::ms(20)));
-    let more = share(hog.pid());
+    let more = share(hog.pid(), Nanos::s(1));
     assert!(more >= 59, "{more} % of the CPU after the change");
     // A later process with the same pid is another one.
     let reused = ProcessId { start_time: Some(1), ..process };

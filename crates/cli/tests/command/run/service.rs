@@ -1,15 +1,15 @@
 //! The service: what is desired for real processes, and whether it is in force.
 
 use super::super::{Done, Place};
-use super::{HOG, Now, PATIENCE, hogs, last_cpu, soon, turn};
-use sched::{CpuId, CpuSet, Nanos};
+use super::{Now, PATIENCE, crowded_hog, share, soon, turn};
+use sched::Nanos;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use sys::child::{Child, Work};
+use sys::clock;
 use sys::process::Process;
-use sys::{affinity, clock, usage};
 
 /// A service with a core of its own, in a directory of its own.
 struct Service {
@@ -94,22 +94,6 @@ impl Drop for Service {
         }
         let _ = self.begun.wait();
     }
-}
-
-/// Starts a hog beside other hogs on the last CPU.
-fn crowded_hog() -> (Child, Vec<Child>) {
-    let (hog, others, cpu) = (Child::start(HOG).unwrap(), hogs(), CpuSet::one(CpuId::new(last_cpu())));
-    std::iter::once(&hog).chain(&others).for_each(|it| affinity::set(it.pid(), &cpu).unwrap());
-    (hog, others)
-}
-
-/// Returns the share of a CPU that process `pid` receives in `time`. Unit: percent.
-fn share(pid: u32, time: Nanos) -> u64 {
-    let meter = usage::Meter::open(pid).unwrap();
-    let (begin, before) = (clock::now(), meter.read().unwrap().ran);
-    clock::sleep(time);
-    let (length, after) = (clock::now().since(begin), meter.read().unwrap().ran);
-    (after - before).as_ns() * 100 / length.as_ns()
 }
 
 #[test]

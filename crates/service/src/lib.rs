@@ -35,12 +35,11 @@ use events::Events;
 use reconciler::Reconciler;
 use routes::Shared;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
+use sys::local_socket::LocalListener;
 use tokio::sync::{oneshot, watch};
 
 /// Time for which requests are still answered when the service ends.
@@ -65,7 +64,7 @@ pub struct Service {
     options: Options,
     store: Store,
     audit: Audit,
-    listener: UnixListener,
+    listener: LocalListener,
 }
 
 impl Service {
@@ -76,7 +75,13 @@ impl Service {
     pub fn open(options: Options) -> Result<Service, Explanation> {
         let store = Store::open(&options.state)?;
         let audit = Audit::open(&options.state)?;
-        let listener = listen(&options)?;
+        let listener = LocalListener::at(&options.socket, 0o666, None).map_err(|error| match error {
+            sys::Error::Absent { .. } => {
+                let why = format!("another service listens at {}", options.socket.display());
+                Explanation::new(why, "end it, or use --socket with another path")
+            }
+            other => other.into(),
+        })?;
         Ok(Service { options, store, audit, listener })
     }
 
@@ -112,13 +117,13 @@ impl Service {
         });
         let reconciling = reconciling.map_err(|error| failed("start a thread", &error))?;
         let served = runtime.block_on(async {
-            let listener = tokio::net::UnixListener::from_std(listener)?;
+            let listener = tokio::net::UnixListener::from_std(listener.handle()?)?;
             answer(listener, router, is_over, ended).await
         });
         // Readers of events may still be connected. The last requests end with the runtime, and then the reconciler ends.
         drop(runtime);
         let reconciled = reconciling.join();
-        let _ = std::fs::remove_file(&options.socket);
+        drop(listener);
         let broken = || Explanation::new("the reconciler has failed", "report this, with the output above");
         reconciled.map_err(|_| broken())?;
         served.map_err(|error| failed("serve clients", &error))
@@ -151,29 +156,6 @@ async fn answer(
         () = out_of_time => Ok(()),
         _ = ended => Ok(()),
     }
-}
-
-/// Creates the socket for clients. Replaces a socket at which no process listens.
-fn listen(options: &Options) -> Result<UnixListener, Explanation> {
-    let path = &options.socket;
-    let failed = |error: io::Error| {
-        let why = format!("cannot listen at {}: {error}", path.display());
-        Explanation::new(why, "use --socket with a path in a directory where this process may create files")
-    };
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        let why = format!("another service listens at {}", path.display());
-        return Err(Explanation::new(why, "end it, or use --socket with another path"));
-    }
-    match std::fs::symlink_metadata(path) {
-        Ok(found) if std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
-            std::fs::remove_file(path).map_err(failed)?;
-        }
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
 }
 
 impl Connected<IncomingStream<'_, tokio::net::UnixListener>> for Caller {

@@ -16,7 +16,7 @@
 //! | [`cgroup`], [`freezer`] | control groups that Tactus creates, and freezing their tasks |
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | limits, privileges, CPUs and kernel of this machine |
 //! | [`memory`], [`shared`] | locked memory, and memory that outlives a process |
-//! | [`peer`] | the process at the other end of a Unix socket |
+//! | [`local_socket`] | Unix sockets: listening at a path, and the process at the other end |
 //! | [`child`], [`launch`] | child processes for trials, and programs that Tactus starts |
 //! | [`failing`] | system calls that fail on request, for fault injection |
 
@@ -37,8 +37,8 @@ pub mod freezer;
 pub mod inheritance;
 pub mod kernel;
 pub mod launch;
+pub mod local_socket;
 pub mod memory;
-pub mod peer;
 mod private_mount;
 pub mod privileges;
 pub mod process;

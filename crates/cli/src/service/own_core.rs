@@ -10,8 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, spawn};
+use sys::clock;
+use sys::local_socket::peer;
 use sys::process::Process;
-use sys::{clock, peer};
 
 /// Interval between two checks of the core.
 const CHECK: Nanos = Nanos::ms(50);
@@ -86,7 +87,7 @@ impl Start {
     /// Returns the core that listens at the socket.
     fn found(&self) -> Option<Running> {
         let stream = UnixStream::connect(self.directory.socket()).ok()?;
-        let process = Process::open(peer::of(&stream).ok()?.pid).ok()?;
+        let process = Process::open(peer(&stream).ok()?.pid).ok()?;
         Some(Running { process, child: None })
     }
 

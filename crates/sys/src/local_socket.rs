@@ -1,0 +1,147 @@
+//! Unix sockets: listening at a path, and the process at the other end.
+
+use crate::{Error, Result};
+use rustix::net::sockopt::socket_peercred;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// A socket that listens at a path, without blocking. The file is removed with the value, unless another process has
+/// replaced it.
+#[derive(Debug)]
+pub struct LocalListener {
+    listener: UnixListener,
+    path: PathBuf,
+    inode: Option<u64>,
+}
+
+impl LocalListener {
+    /// Creates the socket at `path`, with this mode and, unless `None`, this owner. Replaces a socket at which no process
+    /// listens.
+    ///
+    /// # Errors
+    /// A process listens at `path`, another file has the path, or the socket cannot be created.
+    pub fn at(path: &Path, mode: u32, owner: Option<u32>) -> Result<LocalListener> {
+        let remedy = "use a path in a directory where this process may create files";
+        let failed = |error: io::Error| Error::from(error, format!("listen at {}", path.display()), remedy);
+        match UnixStream::connect(path) {
+            Ok(_) => {
+                let what = format!("the path {}", path.display());
+                let why = format!("another process listens at {}", path.display());
+                return Err(Error::Absent { what, why, remedy: "end that process, or use another path" });
+            }
+            // A process that was killed has left its socket.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_socket(path) => {
+                std::fs::remove_file(path).map_err(failed)?;
+            }
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        let socket = LocalListener { listener, path: path.to_path_buf(), inode: inode(path) };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
+        if owner.is_some() {
+            chown(path, owner, None).map_err(failed)?;
+        }
+        socket.listener.set_nonblocking(true).map_err(failed)?;
+        Ok(socket)
+    }
+
+    /// Accepts a connection, if one is waiting.
+    ///
+    /// # Errors
+    /// Too many files are open, for example.
+    pub fn accept(&self) -> io::Result<Option<UnixStream>> {
+        match self.listener.accept() {
+            Ok((stream, _)) => Ok(Some(stream)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns another handle to the socket, for a library that accepts connections itself.
+    ///
+    /// # Errors
+    /// Too many files are open.
+    pub fn handle(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+}
+
+impl AsFd for LocalListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for LocalListener {
+    fn drop(&mut self) {
+        if self.inode.is_some() && inode(&self.path) == self.inode {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    std::fs::symlink_metadata(path).ok().map(|found| found.ino())
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// Credentials of the process that has opened the other end of a Unix socket, as of that moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Pid of the process. The process may have ended, and its pid may have been reused.
+    pub pid: u32,
+    /// Effective user ID.
+    pub user: u32,
+    /// Effective group ID.
+    pub group: u32,
+}
+
+/// Returns the credentials of the process at the other end of `socket` (SO_PEERCRED, `unix(7)`).
+///
+/// # Errors
+/// `socket` is no connected Unix socket.
+pub fn peer(socket: impl AsFd) -> Result<Peer> {
+    let found = socket_peercred(socket)
+        .map_err(|errno| Error::from(errno, "identify the other end of a socket", "use a connected Unix socket"))?;
+    let pid = u32::try_from(found.pid.as_raw_nonzero().get()).expect("a pid is positive");
+    Ok(Peer { pid, user: found.uid.as_raw(), group: found.gid.as_raw() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_without_a_listener_is_replaced_and_a_living_one_or_a_file_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("core.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        let listener = LocalListener::at(&path, 0o600, Some(crate::privileges::user())).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert!(listener.accept().unwrap().is_none());
+        let taken = LocalListener::at(&path, 0o600, None).unwrap_err();
+        assert!(taken.to_string().contains("another process listens"), "{taken}");
+        assert!(listener.accept().unwrap().is_some(), "the second has tried to connect");
+        let _client = UnixStream::connect(&path).unwrap();
+        assert!(listener.accept().unwrap().is_some());
+        drop(listener);
+        assert!(!path.exists());
+        std::fs::write(&path, "a file").unwrap();
+        assert!(LocalListener::at(&path, 0o600, None).unwrap_err().to_string().contains("cannot listen"));
+        assert_eq!(std::fs::read(&path).unwrap(), b"a file");
+    }
+
+    #[test]
+    fn the_other_end_of_a_pair_is_this_process() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let found = peer(&ours).unwrap();
+        assert_eq!((found.pid, found.user), (std::process::id(), crate::privileges::user()));
+        assert!(peer(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
+    }
+}

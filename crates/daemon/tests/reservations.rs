@@ -42,7 +42,8 @@ impl Scene {
         let policy = policies::find(daemon::terms::DEADLINE_POLICY).expect("it is registered");
         let mut knobs = policy.defaults();
         knobs.set_word("placement", "global").unwrap();
-        let kept = KernelKept::new(daemon.clone(), Arc::clone(&table), policy, &knobs, cpus, daemon.now()).unwrap();
+        let kept = KernelKept::new(daemon.clone(), Arc::clone(&table), policy, &knobs, cpus, daemon.now(), Nanos::ZERO)
+            .unwrap();
         Scene { host, daemon, memory, table, kept, warnings: Vec::new() }
     }
 

@@ -15,6 +15,7 @@ use crate::Explanation;
 use crate::directory::Directory;
 use crate::dispatch::{Dispatcher, KernelKept, Promises};
 use crate::guardian::{AGENT_PREFIX, KEEPER, remove_groups, sweep, this_program};
+use crate::interfering::overrun;
 use crate::linux::{Linux, Sentinels};
 use crate::realtime_group;
 use crate::restore::{self, PATIENCE, restore_beating};
@@ -160,7 +161,7 @@ fn share<'k>(
     let dispatcher = Dispatcher::new(kernel, Arc::clone(table), policy, knobs, cpus).map_err(refused)?;
     let epoch = dispatcher.epoch();
     let reserving = setup.reservations.as_ref().map(|AdmissionPolicy { policy, knobs }| {
-        KernelKept::new(kernel, Arc::clone(table), policy, knobs, cpus, epoch).map(Mutex::new)
+        KernelKept::new(kernel, Arc::clone(table), policy, knobs, cpus, epoch, overrun()).map(Mutex::new)
     });
     let kernel_kept = reserving.transpose().map_err(refused)?;
     let at = |fault: &Fault| Some((fault.stalled()?, clock::now().saturating_add(fault.after)));

@@ -5,7 +5,7 @@
 use super::shared::{Shared, at_agent_priority, at_priority};
 use crate::Explanation;
 use crate::dispatch::{KernelKept, PromiseRequest, Promises, Refusal, Scanned, scan_beating};
-use crate::interfering::{InterferingThread, overrun};
+use crate::interfering::InterferingThread;
 use crate::kernel::{Kernel, priority};
 use crate::linux::Linux;
 use crate::table::Beating;
@@ -33,7 +33,7 @@ pub(super) fn admit<'k>(
     may_admit: impl Fn() -> Result<(), Refusal>,
 ) -> Result<Vec<EntityId>, Refusal> {
     let Some(kept) = &shared.kernel_kept else { return Err(not_set_up("by SCHED_DEADLINE")) };
-    let wanted = with(kept, |kept| kept.interfering_with(request, pid, overrun()))?;
+    let wanted = with(kept, |kept| kept.interfering_with(request, pid))?;
     let admit = |kept: &mut KernelKept<&'k Linux>| may_admit().and_then(|()| kept.admit(request, pid, ours, scanned));
     beside_clients(shared, wanted, || with(kept, admit))
 }
@@ -44,7 +44,7 @@ pub(super) fn admit<'k>(
 /// The change is refused; nothing has changed.
 pub(super) fn adjust(shared: &Shared<'_>, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
     let Some(kept) = &shared.kernel_kept else { return Err(Refusal::NoPromise) };
-    let wanted = with(kept, |kept| kept.interfering_after(e, slice, period, overrun()))?;
+    let wanted = with(kept, |kept| kept.interfering_after(e, slice, period))?;
     beside_clients(shared, wanted, || with(kept, |kept| kept.adjust(e, slice, period).0))
 }
 
@@ -64,7 +64,7 @@ fn beside_clients<T>(
 
 /// Makes the dispatcher count the reserved threads, and the threads of other programs.
 pub(super) fn count_reserved(shared: &Shared<'_>) {
-    let ours = shared.kernel_kept.as_ref().map(|kept| with(kept, |kept| kept.interfering(overrun())));
+    let ours = shared.kernel_kept.as_ref().map(|kept| with(kept, |kept| kept.interfering()));
     let all = of_others(shared).into_iter().chain(ours.into_iter().flatten()).collect();
     at_agent_priority(|| shared.lock().set_interfering(all));
 }

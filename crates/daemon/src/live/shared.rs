@@ -277,7 +277,7 @@ pub(super) mod tests {
         let mut shared = shared(&kernel, directory.path());
         let policy = policies::find(crate::terms::DEADLINE_POLICY).expect("it is registered");
         let table = Arc::clone(&shared.table);
-        let kept = KernelKept::new(&kernel, table, policy, &policy.defaults(), 1, clock::now()).unwrap();
+        let kept = KernelKept::new(&kernel, table, policy, &policy.defaults(), 1, clock::now(), Nanos::ZERO).unwrap();
         shared.kernel_kept = Some(Mutex::new(kept));
         let child = Child::start(Work::Sleep).unwrap();
         let now = || (attributes::get(child.pid()).unwrap(), affinity::get(child.pid()).unwrap());

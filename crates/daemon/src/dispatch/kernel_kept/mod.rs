@@ -28,6 +28,7 @@ use crate::interfering::{Demand, InterferingThread};
 use crate::kernel::Kernel;
 use crate::restore::Restoring;
 use crate::table::Table;
+use account::Account;
 use books::Books;
 use sched::{CpuId, CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos, Params, PromiseState, Refused, Reservation};
 use std::collections::BTreeSet;
@@ -44,6 +45,8 @@ pub struct KernelKept<K: Kernel> {
     policy: Descriptor,
     knobs: Knobs,
     epoch: Instant,
+    /// Time by which the kernel may let a reserved thread overrun its slice.
+    overrun: Nanos,
     threads: Vec<ReservedThread<K>>,
     clients: Vec<Tree>,
     /// Number of promises so far.
@@ -72,8 +75,9 @@ impl<K: Kernel> std::fmt::Debug for KernelKept<K> {
 }
 
 impl<K: Kernel> KernelKept<K> {
-    /// Returns the state without promises, for CPUs `0..cpus`. `policy` admits the promises, and `epoch` is time zero of the
-    /// journal, according to the kernel's clock.
+    /// Returns the state without promises, for CPUs `0..cpus`. `policy` admits the promises, `epoch` is time zero of the
+    /// journal, according to the kernel's clock, and `overrun` is the time by which the kernel may let a reserved thread overrun
+    /// its slice.
     ///
     /// # Errors
     /// The policy does not support these knobs.
@@ -84,6 +88,7 @@ impl<K: Kernel> KernelKept<K> {
         knobs: &Knobs,
         cpus: usize,
         epoch: Instant,
+        overrun: Nanos,
     ) -> Result<KernelKept<K>, Refused> {
         let books = Books::new(policy, knobs, cpus)?;
         Ok(KernelKept {
@@ -93,6 +98,7 @@ impl<K: Kernel> KernelKept<K> {
             policy: *policy,
             knobs: knobs.clone(),
             epoch,
+            overrun,
             threads: Vec::new(),
             clients: Vec::new(),
             promises: 0,
@@ -135,15 +141,8 @@ impl<K: Kernel> KernelKept<K> {
         let (promise, now, is_served) = (self.promises, self.now(), !self.is_suspended);
         for (nth, (new, &entity)) in chosen.into_iter().zip(&entities).enumerate() {
             let name = if entities.len() > 1 { format!("{}/{nth}", request.name) } else { request.name.clone() };
-            match ReservedThread::begin(
-                &self.kernel,
-                &self.table,
-                new,
-                (entity, promise),
-                name,
-                reservation,
-                (now, is_served),
-            ) {
+            let account = Account::open(reservation, self.overrun, now);
+            match ReservedThread::begin(&self.kernel, &self.table, new, (entity, promise), name, account, is_served) {
                 Ok(thread) => self.threads.push(thread),
                 Err(refused) => {
                     self.take_back(promise, &entities);
@@ -161,25 +160,20 @@ impl<K: Kernel> KernelKept<K> {
         Ok(entities)
     }
 
-    /// Returns the reserved threads, which interfere with clients of the dispatcher. Each may overrun its slice by `overrun`.
+    /// Returns the reserved threads, which interfere with clients of the dispatcher.
     #[must_use]
-    pub fn interfering(&self, overrun: Nanos) -> Vec<InterferingThread> {
-        self.threads.iter().map(|it| interfering(&it.name, it.identity.tid, it.reservation(), overrun)).collect()
+    pub fn interfering(&self) -> Vec<InterferingThread> {
+        self.threads.iter().map(|it| interfering(&it.name, it.identity.tid, it.reservation(), self.overrun)).collect()
     }
 
     /// Returns the interfering threads after the admission of `request` to process `pid`.
     ///
     /// # Errors
     /// SCHED_DEADLINE cannot keep such a promise.
-    pub fn interfering_with(
-        &self,
-        request: &PromiseRequest,
-        pid: u32,
-        overrun: Nanos,
-    ) -> Result<Vec<InterferingThread>, Refusal> {
+    pub fn interfering_with(&self, request: &PromiseRequest, pid: u32) -> Result<Vec<InterferingThread>, Refusal> {
         let reservation = choice::reservation(request, &self.books.topology().all())?;
-        let new = (0..request.cpus.max(1)).map(|_| interfering(&request.name, pid, reservation, overrun));
-        Ok(self.interfering(overrun).into_iter().chain(new).collect())
+        let new = (0..request.cpus.max(1)).map(|_| interfering(&request.name, pid, reservation, self.overrun));
+        Ok(self.interfering().into_iter().chain(new).collect())
     }
 
     /// Returns the interfering threads after a change of the promise that `e` is part of to `slice` in every `period`.
@@ -191,12 +185,15 @@ impl<K: Kernel> KernelKept<K> {
         e: EntityId,
         slice: Nanos,
         period: Nanos,
-        overrun: Nanos,
     ) -> Result<Vec<InterferingThread>, Refusal> {
         let promise = self.threads.iter().find(|it| it.entity == e).ok_or(Refusal::NoPromise)?.promise;
         let part = choice::reservation(&self.change(promise, slice, period), &self.books.topology().all())?;
         let reservation = |it: &ReservedThread<K>| if it.promise == promise { part } else { it.reservation() };
-        Ok(self.threads.iter().map(|it| interfering(&it.name, it.identity.tid, reservation(it), overrun)).collect())
+        Ok(self
+            .threads
+            .iter()
+            .map(|it| interfering(&it.name, it.identity.tid, reservation(it), self.overrun))
+            .collect())
     }
 
     /// Returns the request for a change of a promise.

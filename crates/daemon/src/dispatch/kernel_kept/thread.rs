@@ -65,8 +65,8 @@ impl<K: Kernel> ReservedThread<K> {
         new: Found<K::Thread>,
         (entity, promise): (EntityId, usize),
         name: String,
-        reservation: Reservation,
-        (now, is_served): (Instant, bool),
+        account: Account,
+        is_served: bool,
     ) -> Result<ReservedThread<K>, Refusal> {
         let Found { thread, identity, leader, .. } = new;
         let attributes = kernel.attributes(&thread).map_err(Refusal::from)?;
@@ -74,13 +74,13 @@ impl<K: Kernel> ReservedThread<K> {
         let original = Original { attributes: Some(attributes), affinity, follows_cpuset };
         let usage = kernel.usage(&thread).map_err(Refusal::from)?;
         let slack = kernel.slack(&thread).unwrap_or_default();
-        let reserved = Reserved { slice: reservation.slice, period: reservation.period, slack };
+        let Reservation { slice, period, .. } = account.reservation();
+        let reserved = Reserved { slice, period, slack };
         let row = record(table, (identity, leader), original, reserved)?;
         if is_served && let Err(refused) = kernel.schedule(&thread, reserved.attributes()) {
             table.forget(row);
             return Err(refused.into());
         }
-        let account = Account::open(reserved, now);
         Ok(ReservedThread {
             entity,
             promise,
@@ -100,7 +100,7 @@ impl<K: Kernel> ReservedThread<K> {
     }
 
     pub(super) fn reservation(&self) -> Reservation {
-        Reservation::new(self.reserved.slice, self.reserved.period)
+        self.account.reservation()
     }
 
     /// Returns the instant of the next read.
@@ -164,7 +164,8 @@ impl<K: Kernel> ReservedThread<K> {
         }
         self.row.replace(row).into_iter().for_each(|earlier| table.forget(earlier));
         self.reserved = reserved;
-        Ok(std::mem::replace(&mut self.account, Account::open(reserved, now)).is_kept())
+        let account = self.account.reopen(reservation, now);
+        Ok(std::mem::replace(&mut self.account, account).is_kept())
     }
 
     /// Ends the reservation for a while, unless another process has changed it.

@@ -1,11 +1,13 @@
 //! [`Client`]: requests to a service.
 
-use crate::{Desired, Event, Host, Problem, Vm, Vms, WHY};
+use crate::{Caller, Desired, Event, Host, Problem, Vm, Vms, WHY};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::blocking::{self, RequestBuilder, Response};
+use reqwest::blocking::{self, ClientBuilder, RequestBuilder, Response};
 use reqwest::header::IF_MATCH;
+use rustls::ClientConfig;
 use std::fmt;
 use std::io::{BufRead, BufReader};
+use std::net::Ipv6Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,13 +15,19 @@ use std::time::Duration;
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Maximum time for the reply to a request.
 const REPLY: Duration = Duration::from_secs(40);
+/// Maximum time to connect to another host.
+const CONNECT: Duration = Duration::from_secs(10);
+/// TCP port of the service, unless another one is named.
+pub const PORT: u16 = 7430;
 
-/// A client of a service on this host.
+/// A client of a service on this host, or on another one.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: blocking::Client,
     /// Client without a limit of time, for events.
     following: blocking::Client,
+    /// URL of the interface.
+    base: String,
     /// Name of the service in messages.
     name: String,
 }
@@ -29,6 +37,8 @@ pub struct Client {
 pub enum Error {
     /// The service refuses the request.
     Refused(Problem),
+    /// The certificates cannot be used: the reason and the remedy.
+    Certificates(String, &'static str),
     /// The service cannot be reached, or its reply cannot be understood.
     Failed {
         /// Name of the service.
@@ -42,6 +52,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Refused(problem) => f.write_str(&problem.detail),
+            Error::Certificates(why, _) => f.write_str(why),
             Error::Failed { service, why } => write!(f, "cannot reach the service at {service}: {why}"),
         }
     }
@@ -55,12 +66,45 @@ impl Client {
     /// # Errors
     /// The client cannot be set up.
     pub fn at(socket: &Path) -> Result<Client, Error> {
-        let name = socket.display().to_string();
-        let set_up = |timeout: Option<Duration>| {
-            let built = blocking::Client::builder().unix_socket(socket).timeout(timeout).no_proxy().build();
+        // The host of the URL is not used with a Unix socket.
+        let (name, base) = (socket.display().to_string(), "http://tactus/v1".to_string());
+        let tls = certs::client_without_tls().map_err(unusable)?;
+        Client::set_up(name, base, tls, |builder| builder.unix_socket(socket))
+    }
+
+    /// Returns a client of the service at `host`, a name or an address with an optional port, with the certificates in the
+    /// directory `certs`. Connects with the first request.
+    ///
+    /// # Errors
+    /// A certificate is missing or cannot be used.
+    pub fn remote(host: &str, certs: &Path) -> Result<Client, Error> {
+        let tls = certs::client(certs).map_err(unusable)?;
+        let authority = with_port(host);
+        let base = format!("https://{authority}/v1");
+        Client::set_up(authority, base, tls, |builder| builder.connect_timeout(CONNECT))
+    }
+
+    fn set_up(
+        name: String,
+        base: String,
+        tls: ClientConfig,
+        change: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Client, Error> {
+        let with = |timeout: Option<Duration>| {
+            let builder = blocking::Client::builder().tls_backend_preconfigured(tls.clone()).no_proxy();
+            let built = change(builder).timeout(timeout).build();
             built.map_err(|error| Error::Failed { service: name.clone(), why: reason(&error) })
         };
-        Ok(Client { http: set_up(Some(REPLY))?, following: set_up(None)?, name: name.clone() })
+        let (http, following) = (with(Some(REPLY))?, with(None)?);
+        Ok(Client { http, following, base, name })
+    }
+
+    /// Returns the client as the service knows it.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn caller(&self) -> Result<Caller, Error> {
+        self.read(self.http.get(self.url("caller")))
     }
 
     /// Returns the host of the service.
@@ -68,7 +112,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub fn host(&self) -> Result<Host, Error> {
-        self.read(self.http.get(url("host")))
+        self.read(self.http.get(self.url("host")))
     }
 
     /// Returns all VMs.
@@ -76,7 +120,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub fn list(&self) -> Result<Vms, Error> {
-        self.read(self.http.get(url("vms")))
+        self.read(self.http.get(self.url("vms")))
     }
 
     /// Returns the VM with this id, name or pid.
@@ -84,7 +128,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub fn show(&self, vm: &str) -> Result<Vm, Error> {
-        self.read(self.http.get(of(vm, "")))
+        self.read(self.http.get(self.of(vm, "")))
     }
 
     /// Sets the desired state of a VM, if it still has `generation`; `None`: whatever it has. `why` is for the audit log.
@@ -93,7 +137,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub fn set(&self, vm: &str, generation: Option<u64>, desired: &Desired, why: Option<&str>) -> Result<Vm, Error> {
-        let mut request = self.http.put(of(vm, "/desired")).json(desired);
+        let mut request = self.http.put(self.of(vm, "/desired")).json(desired);
         if let Some(generation) = generation {
             request = request.header(IF_MATCH, format!("\"{generation}\""));
         }
@@ -109,7 +153,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub fn follow(&self, after: Option<u64>, mut each: impl FnMut(Event) -> bool) -> Result<(), Error> {
-        let mut request = self.following.get(url("events"));
+        let mut request = self.following.get(self.url("events"));
         if let Some(after) = after {
             request = request.header("Last-Event-ID", after.to_string());
         }
@@ -143,9 +187,23 @@ impl Client {
         self.send(request)?.json().map_err(|error| self.failed(reason(&error)))
     }
 
+    /// Returns the URL of `path`.
+    fn url(&self, path: &str) -> String {
+        format!("{}/{path}", self.base)
+    }
+
+    /// Returns the URL of the VM `vm`, or of a part of it.
+    fn of(&self, vm: &str, part: &str) -> String {
+        self.url(&format!("vms/{}{part}", escaped(vm)))
+    }
+
     fn failed(&self, why: String) -> Error {
         Error::Failed { service: self.name.clone(), why }
     }
+}
+
+fn unusable(error: certs::Error) -> Error {
+    Error::Certificates(error.to_string(), error.remedy())
 }
 
 /// Returns the innermost reason of `error`: the outer ones repeat the URL.
@@ -157,14 +215,14 @@ fn reason(error: &reqwest::Error) -> String {
     inner.to_string()
 }
 
-/// Returns the URL of `path`. The host of the URL is not used with a Unix socket.
-fn url(path: &str) -> String {
-    format!("http://tactus/v1/{path}")
-}
-
-/// Returns the URL of the VM `vm`, or of a part of it.
-fn of(vm: &str, part: &str) -> String {
-    url(&format!("vms/{}{part}", escaped(vm)))
+/// Returns `host` with the usual port if it has none. An IPv6 address with a port is in brackets.
+fn with_port(host: &str) -> String {
+    let is_v6 = host.parse::<Ipv6Addr>().is_ok();
+    match host.rsplit_once(':') {
+        _ if is_v6 => format!("[{host}]:{PORT}"),
+        Some((_, port)) if port.parse::<u16>().is_ok() => host.to_string(),
+        _ => format!("{host}:{PORT}"),
+    }
 }
 
 fn escaped(text: &str) -> String {
@@ -177,8 +235,23 @@ mod tests {
 
     #[test]
     fn a_name_is_one_segment_of_the_url() {
-        assert_eq!(of("a b/c?#é", "/desired"), "http://tactus/v1/vms/a%20b%2Fc%3F%23%C3%A9/desired");
-        assert_eq!(of("pid:7", ""), "http://tactus/v1/vms/pid%3A7");
+        let client = Client::at(Path::new("/nowhere")).unwrap();
+        assert_eq!(client.of("a b/c?#é", "/desired"), "http://tactus/v1/vms/a%20b%2Fc%3F%23%C3%A9/desired");
+        assert_eq!(client.of("pid:7", ""), "http://tactus/v1/vms/pid%3A7");
+    }
+
+    #[test]
+    fn a_host_has_the_usual_port_unless_it_names_one() {
+        for (host, with) in [
+            ("host.example", "host.example:7430"),
+            ("host.example:1", "host.example:1"),
+            ("192.0.2.1", "192.0.2.1:7430"),
+            ("2001:db8::1", "[2001:db8::1]:7430"),
+            ("[2001:db8::1]", "[2001:db8::1]:7430"),
+            ("[2001:db8::1]:1", "[2001:db8::1]:1"),
+        ] {
+            assert_eq!(with_port(host), with, "{host}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub enum Happened {
     Ended,
     /// A client has changed the desired state of a VM.
     Changed {
-        /// The client: a user ID, `uid:NUMBER`.
+        /// The client: `uid:NUMBER`, or `cert:NAME`.
         by: String,
         /// The new desired state.
         desired: Desired,

@@ -1,4 +1,4 @@
-//! [`Host`]: the host of the service.
+//! [`Host`]: the host of the service, and [`Caller`]: the client itself.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -23,4 +23,14 @@ pub struct Host {
     pub reason: Option<String>,
     /// Warnings of the core.
     pub warnings: Vec<String>,
+}
+
+/// The client that makes the request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Caller {
+    /// Name of the client in the audit log: `uid:NUMBER`, or `cert:NAME`.
+    pub name: String,
+    /// What the client may do: `own` (read everything, and change VMs of its user), `view` (read), `operate` (change VMs),
+    /// or `admin` (change every process).
+    pub role: String,
 }

@@ -11,10 +11,10 @@ mod host;
 mod problem;
 mod vm;
 
-pub use client::{Client, Error};
+pub use client::{Client, Error, PORT};
 pub use desired::{Desired, Limit, Mechanism, Promise};
 pub use event::{Event, Happened};
-pub use host::Host;
+pub use host::{Caller, Host};
 pub use problem::{Alternatives, Problem};
 pub use vm::{Kind, Measured, Phase, Process, State, Vm, Vms};
 

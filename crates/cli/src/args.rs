@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::certs_args::Certs;
 use crate::raising::Raising;
 use crate::service_args::{Events, List, Named, SERVICE_EXIT_CODES, Serve, Set, Show};
 use clap::{Args, Parser, Subcommand};
@@ -86,6 +87,9 @@ pub(crate) enum Command {
     /// Follow the events of the service: VMs that appear and end, changes, and promises that stop being kept
     #[command(after_help = SERVICE_EXIT_CODES)]
     Events(Events),
+    /// Make and revoke the certificates with which clients on other hosts reach the service
+    #[command(after_help = EXIT_CODES)]
+    Certs(Certs),
     /// Give everything back: end the daemon, if it still lives, and restore all threads that it has changed
     #[command(after_help = RELEASE_EXIT_CODES)]
     Release(Release),

@@ -1,6 +1,8 @@
 //! `tactus`, the command.
 
 mod args;
+mod certs;
+mod certs_args;
 mod claims;
 mod compare;
 mod core_process;
@@ -101,6 +103,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Pause(args)) => service::pause(&args)?,
         Some(Command::Resume(args)) => service::resume(&args)?,
         Some(Command::Events(args)) => service::events(&args)?,
+        Some(Command::Certs(args)) => certs::run(&args)?,
         Some(Command::Release(args)) => release::run(&args)?,
         Some(Command::Guardian { .. } | Command::Core(_)) => {
             unreachable!("it was run before anything was arranged")

@@ -1,6 +1,7 @@
 //! The command line of the service and its clients.
 
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 pub(crate) const SERVICE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a service that cannot be \
@@ -14,6 +15,12 @@ pub(crate) struct Serve {
     /// Socket for clients; by default /run/tactus.sock, or tactus.sock in $XDG_RUNTIME_DIR
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: Option<PathBuf>,
+    /// Address and port for clients with certificates: 192.0.2.1:7430; by default only clients of this host are served
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Directory of the certificates of --listen; see `tactus certs init`
+    #[arg(long, value_name = "DIR", default_value = "/etc/tactus/certs", requires = "listen")]
+    pub(crate) certs: PathBuf,
     /// Directory of the desired states and the audit log; by default /var/lib/tactus, or ~/.local/state/tactus
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
@@ -31,6 +38,12 @@ pub(crate) struct AtService {
     /// Socket of the service; by default tactus.sock in $XDG_RUNTIME_DIR if it exists, or else /run/tactus.sock
     #[arg(long, value_name = "SOCKET", env = "TACTUS_SOCKET")]
     pub(crate) socket: Option<PathBuf>,
+    /// Another host whose service is used, with an optional port
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Directory of the certificates for --host; by default tactus/certs in $XDG_CONFIG_HOME or ~/.config
+    #[arg(long, value_name = "DIR", requires = "host")]
+    pub(crate) certs: Option<PathBuf>,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

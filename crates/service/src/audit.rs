@@ -40,7 +40,7 @@ struct Line<'l> {
 /// A request in the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'e> {
-    pub(crate) by: Caller,
+    pub(crate) by: &'e Caller,
     pub(crate) vm: &'e str,
     pub(crate) why: Option<&'e str>,
     pub(crate) from: &'e Desired,
@@ -89,7 +89,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let mut audit = Audit::open(place.path()).unwrap();
         let (from, to) = (Desired::default(), Desired { weight: Some(50), ..Desired::default() });
-        let by = Caller { user: 1000 };
+        let by = &Caller::Local(1000);
         audit.add(Entry { by, vm: "vm1", why: Some("a batch VM"), from: &from, to: &to }, None).unwrap();
         audit.add(Entry { by, vm: "vm1", why: None, from: &to, to: &from }, Some("no room")).unwrap();
         let text = std::fs::read_to_string(place.path().join(FILE)).unwrap();

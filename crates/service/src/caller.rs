@@ -1,23 +1,41 @@
-//! [`Caller`]: the process that makes a request, and what it may change.
+//! [`Caller`]: the client that makes a request, and its role.
 
+use certs::{Holder, Role};
 use std::fmt;
 
-/// The process at the other end of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Caller {
-    /// User ID, as the kernel reports it.
-    pub(crate) user: u32,
+/// The client at the other end of a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Caller {
+    /// A process on this host, with its user ID as the kernel reports it.
+    Local(u32),
+    /// The holder of a certificate: name and role.
+    Remote(Holder),
 }
 
 impl Caller {
-    /// Returns whether the caller may change every VM: root, and the user of the service.
-    pub(crate) fn is_admin(self) -> bool {
-        self.user == 0 || self.user == sys::privileges::user()
+    /// Returns the role of the caller. `None`: the caller reads everything and changes VMs of its own user. Root and the user
+    /// of the service are administrators.
+    pub(crate) fn role(&self) -> Option<Role> {
+        match self {
+            Caller::Local(user) => (*user == 0 || *user == sys::privileges::user()).then_some(Role::Admin),
+            Caller::Remote(holder) => Some(holder.role),
+        }
+    }
+
+    /// Returns the user on this host.
+    pub(crate) fn user(&self) -> Option<u32> {
+        match self {
+            Caller::Local(user) => Some(*user),
+            Caller::Remote(_) => None,
+        }
     }
 }
 
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "uid:{}", self.user)
+        match self {
+            Caller::Local(user) => write!(f, "uid:{user}"),
+            Caller::Remote(holder) => write!(f, "cert:{}", holder.name),
+        }
     }
 }

@@ -14,6 +14,7 @@
 mod audit;
 mod caller;
 mod complaint;
+mod connections;
 mod core_link;
 mod enforced;
 mod events;
@@ -26,15 +27,15 @@ mod store;
 mod terms;
 
 use audit::Audit;
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
-use caller::Caller;
+use certs::ServerTls;
+use connections::Connections;
 use core_link::CoreLink;
 use daemon::Explanation;
 use events::Events;
 use reconciler::Reconciler;
 use routes::Shared;
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub struct Options {
     pub socket: PathBuf,
     /// Directory of the desired states and the audit log.
     pub state: PathBuf,
+    /// Address for clients with certificates, and the directory of the certificates; `None`: only clients of this host.
+    pub remote: Option<(SocketAddr, PathBuf)>,
     /// Part of a CPU that users other than root may promise to their own VMs, for each user. Unit: percent.
     pub user_quota: u32,
 }
@@ -64,7 +67,7 @@ pub struct Service {
     options: Options,
     store: Store,
     audit: Audit,
-    listener: LocalListener,
+    listeners: Listeners,
 }
 
 impl Service {
@@ -75,14 +78,21 @@ impl Service {
     pub fn open(options: Options) -> Result<Service, Explanation> {
         let store = Store::open(&options.state)?;
         let audit = Audit::open(&options.state)?;
-        let listener = LocalListener::at(&options.socket, 0o666, None).map_err(|error| match error {
+        let remote = options.remote.as_ref().map(|(address, certs)| listen(*address, certs)).transpose()?;
+        let local = LocalListener::at(&options.socket, 0o666, None).map_err(|error| match error {
             sys::Error::Absent { .. } => {
                 let why = format!("another service listens at {}", options.socket.display());
                 Explanation::new(why, "end it, or use --socket with another path")
             }
             other => other.into(),
         })?;
-        Ok(Service { options, store, audit, listener })
+        Ok(Service { options, store, audit, listeners: Listeners { local, remote } })
+    }
+
+    /// Returns the address for clients with certificates, with the port that was chosen for port 0.
+    #[must_use]
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.listeners.remote.as_ref().and_then(|(listener, _)| listener.local_addr().ok())
     }
 
     /// Serves clients until `is_over` returns true. `core` is the socket of the resident core, and `policy` finds a
@@ -96,7 +106,7 @@ impl Service {
         policy: fn(&str) -> Option<&'static sched::Descriptor>,
         is_over: impl Fn() -> bool + Send + 'static,
     ) -> Result<(), Explanation> {
-        let Service { options, store, audit, listener } = self;
+        let Service { options, store, audit, mut listeners } = self;
         let failed = |what: &str, error: &io::Error| Explanation::new(format!("cannot {what}: {error}"), "");
         // Each VM and each connection has a file. If the limit stays low, connections are refused.
         let _ = sys::privileges::raise_file_limit();
@@ -116,52 +126,60 @@ impl Service {
             requests::serve(&mut reconciler, &receiver);
         });
         let reconciling = reconciling.map_err(|error| failed("start a thread", &error))?;
-        let served = runtime.block_on(async {
-            let listener = tokio::net::UnixListener::from_std(listener.handle()?)?;
-            answer(listener, router, is_over, ended).await
-        });
+        let served = runtime.block_on(answer(&mut listeners, router, is_over, ended));
         // Readers of events may still be connected. The last requests end with the runtime, and then the reconciler ends.
         drop(runtime);
         let reconciled = reconciling.join();
-        drop(listener);
+        drop(listeners);
         let broken = || Explanation::new("the reconciler has failed", "report this, with the output above");
         reconciled.map_err(|_| broken())?;
         served.map_err(|error| failed("serve clients", &error))
     }
 }
 
+/// Listens at `address` for clients with certificates of the authority in the directory `certs`.
+fn listen(address: SocketAddr, certs: &Path) -> Result<(TcpListener, ServerTls), Explanation> {
+    let tls = ServerTls::open(certs).map_err(|error| Explanation::new(error.to_string(), error.remedy()))?;
+    let listener = TcpListener::bind(address).map_err(|error| {
+        Explanation::new(format!("cannot listen at {address}: {error}"), "use --listen with another address")
+    })?;
+    Ok((listener, tls))
+}
+
+/// The listeners of a service.
+#[derive(Debug)]
+struct Listeners {
+    local: LocalListener,
+    remote: Option<(TcpListener, ServerTls)>,
+}
+
 /// Answers the requests of clients until `is_over` returns true, and the unfinished requests for [`GRACE`]. Ends at once if
 /// the reconciler has `ended`.
 async fn answer(
-    listener: tokio::net::UnixListener,
+    listeners: &mut Listeners,
     router: axum::Router,
-    is_over: impl Fn() -> bool + Send + 'static,
+    is_over: impl Fn() -> bool,
     ended: oneshot::Receiver<()>,
 ) -> io::Result<()> {
-    let (ending, mut ends) = watch::channel(false);
-    let signal = async move {
+    let (ending, ends) = watch::channel(false);
+    let connections = Connections::new(router, ends);
+    let local = tokio::net::UnixListener::from_std(listeners.local.handle()?)?;
+    tokio::spawn(Arc::clone(&connections).accept_local(local));
+    if let Some((listener, tls)) = listeners.remote.take() {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::spawn(Arc::clone(&connections).accept_remote(listener, tls));
+    }
+    let over = async {
         while !is_over() {
             tokio::time::sleep(CHECK).await;
         }
-        ending.send_replace(true);
-    };
-    let service = router.into_make_service_with_connect_info::<Caller>();
-    let serving = axum::serve(listener, service).with_graceful_shutdown(signal);
-    let out_of_time = async {
-        let _ = ends.wait_for(|ends| *ends).await;
-        tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
-        served = serving.into_future() => served,
-        () = out_of_time => Ok(()),
-        _ = ended => Ok(()),
+        () = over => {}
+        _ = ended => return Ok(()),
     }
-}
-
-impl Connected<IncomingStream<'_, tokio::net::UnixListener>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, tokio::net::UnixListener>) -> Caller {
-        // A connection without credentials may change nothing: no VM belongs to this user.
-        let user = stream.io().peer_cred().map_or(u32::MAX, |peer| peer.uid());
-        Caller { user }
-    }
+    ending.send_replace(true);
+    let _ = tokio::time::timeout(GRACE, connections.ended()).await;
+    Ok(())
 }

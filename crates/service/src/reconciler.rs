@@ -13,6 +13,7 @@ use crate::inventory::{Change, Found, Inventory};
 use crate::store::{Lifetime, Record, Store};
 use crate::terms;
 use api::{Alternatives, Desired, Happened, Host, Kind, Measured, Phase, Problem, State, Vm};
+use certs::Role;
 use daemon::Explanation;
 use daemon::dispatch::{Dismissed, Refusal};
 use daemon::live::Client;
@@ -367,7 +368,7 @@ impl Reconciler {
         let before = self.store.get(&id).map(|record| record.desired.clone()).unwrap_or_default();
         let outcome = found.and_then(|_| self.change(&id, wish));
         let refused = outcome.as_ref().err().map(|problem| problem.detail.as_str());
-        let entry = Entry { by: wish.by, vm: &id, why: wish.why.as_deref(), from: &before, to: &wish.desired };
+        let entry = Entry { by: &wish.by, vm: &id, why: wish.why.as_deref(), from: &before, to: &wish.desired };
         if let Err(error) = self.audit.add(entry, refused) {
             complain(&format!("cannot write the audit log: {error}"));
         }
@@ -388,9 +389,7 @@ impl Reconciler {
 
     fn change(&mut self, id: &str, wish: &Wish) -> Result<(), Problem> {
         terms::check(&wish.desired)?;
-        if !wish.by.is_admin() {
-            self.check_permission(id, wish)?;
-        }
+        self.check_permission(id, wish)?;
         let running = self.inventory.vms.get(id);
         let record = self.store.get(id);
         let generation = record.map_or(0, |record| record.generation);
@@ -416,18 +415,36 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Checks a change by a user other than an administrator: the VM is the user's, the change cannot slow down processes of
-    /// others among its descendants, and the promises of the user stay within the quota.
+    /// Checks that the client may make a change. Its role allows it, or the VM is of the client's user, and the change keeps
+    /// within what a user may do.
     fn check_permission(&self, id: &str, wish: &Wish) -> Result<(), Problem> {
-        let forbidden = |detail: String, remedy: &str| Err(Problem::new(403, "Forbidden", detail, remedy));
-        let user = wish.by.user;
         // The owner of the process may have changed since it was found.
-        let owner = self.inventory.vms.get(id).and_then(Found::owner);
-        let of_record = self.store.get(id).and_then(|record| record.user);
-        if owner != Some(user) || of_record.is_some_and(|of_record| of_record != user) {
-            return forbidden(format!("user {user} may not change {id}"), "ask its owner or an administrator");
+        let running = self.inventory.vms.get(id);
+        let (owner, of_record) = (running.and_then(Found::owner), self.store.get(id).and_then(|record| record.user));
+        match (wish.by.role(), wish.by.user()) {
+            (Some(Role::Admin), _) => Ok(()),
+            (Some(Role::Operate), _) if running.is_some_and(|vm| vm.kind == Kind::Process) => {
+                forbidden(format!("{id} is no VM, so only an administrator may change it"), "ask an administrator")
+            }
+            (Some(Role::Operate), _) if running.is_some() && of_record.is_some_and(|user| Some(user) != owner) => {
+                let detail = format!("{id} was set for another user, so only an administrator may change it");
+                forbidden(detail, "ask an administrator")
+            }
+            (Some(Role::Operate), _) => Ok(()),
+            (None, Some(user)) if owner == Some(user) && of_record.is_none_or(|of_record| of_record == user) => {
+                self.check_quota(id, user, &wish.desired)
+            }
+            (role, _) => {
+                let by = role.map_or_else(|| wish.by.to_string(), |role| format!("{} with the role {role}", wish.by));
+                forbidden(format!("{by} may not change {id}"), "ask its owner or an administrator")
+            }
         }
-        let Desired { promise, weight, cap_percent, paused: _ } = &wish.desired;
+    }
+
+    /// Checks what `user` desires for an own VM: it cannot slow down processes of others among its descendants, and the
+    /// promises of the user stay within the quota.
+    fn check_quota(&self, id: &str, user: u32, desired: &Desired) -> Result<(), Problem> {
+        let Desired { promise, weight, cap_percent, paused: _ } = desired;
         let is_hard = promise.as_ref().is_some_and(|promise| promise.limit == api::Limit::Hard);
         if is_hard || weight.is_some() || cap_percent.is_some() {
             let detail = "only an administrator may limit a VM: among its descendants may be processes of others";
@@ -508,6 +525,10 @@ impl Standing {
 fn of_another_user(vm: &Found, user: u32) -> Explanation {
     let why = format!("the VM runs for user {}, and its desired state was set for user {user}", vm.process.user);
     Explanation::new(why, "set it again if the VM is the same")
+}
+
+fn forbidden(detail: String, remedy: &str) -> Result<(), Problem> {
+    Err(Problem::new(403, "Forbidden", detail, remedy))
 }
 
 fn missing(vm: &str) -> Problem {

@@ -8,7 +8,7 @@ use crate::requests::{Ask, Requests};
 use api::{Desired, Event, Happened, Host, PROBLEM, Problem, Vm, Vms, WHY};
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{self, KeepAlive, Sse};
@@ -16,7 +16,9 @@ use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -24,6 +26,8 @@ use utoipa_axum::routes;
 
 /// Maximum length of a request. Unit: bytes.
 const BODY_MOST: usize = 64 * 1024;
+/// Maximum time for the body of a request.
+const BODY_TIME: Duration = Duration::from_secs(10);
 /// Number of events that wait for a slow reader before the service stops reading for it.
 const WAITING_MOST: usize = 64;
 
@@ -45,6 +49,7 @@ struct Description;
 pub(crate) fn router(shared: Shared) -> axum::Router {
     let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(host))
+        .routes(routes!(caller))
         .routes(routes!(list))
         .routes(routes!(show))
         .routes(routes!(set, unset))
@@ -90,6 +95,13 @@ async fn host(State(shared): State<Shared>) -> Result<Json<Host>, Refused> {
     Ok(Json(shared.requests.ask(Ask::Host).await?))
 }
 
+/// The client that makes the request
+#[utoipa::path(get, path = "/v1/caller", responses((status = 200, body = api::Caller)))]
+async fn caller(ConnectInfo(caller): ConnectInfo<Caller>) -> Json<api::Caller> {
+    let role = caller.role().map_or("own", certs::Role::word);
+    Json(api::Caller { name: caller.to_string(), role: role.to_string() })
+}
+
 /// All VMs, by name
 #[utoipa::path(get, path = "/v1/vms", responses((status = 200, body = Vms)))]
 async fn list(State(shared): State<Shared>) -> Result<Json<Vms>, Refused> {
@@ -123,9 +135,11 @@ async fn set(
     ConnectInfo(by): ConnectInfo<Caller>,
     Path(vm): Path<String>,
     headers: HeaderMap,
-    body: Result<Json<Desired>, JsonRejection>,
+    request: Request,
 ) -> Result<Response, Refused> {
-    let Json(desired) = body.map_err(|rejection| malformed(&rejection))?;
+    let body = timeout(BODY_TIME, Json::<Desired>::from_request(request, &())).await;
+    let late = || Problem::new(408, "Request Timeout", "the body of the request did not arrive", "repeat the request");
+    let Json(desired) = body.map_err(|_| late())?.map_err(|rejection| malformed(&rejection))?;
     change(&shared, by, vm, &headers, desired).await
 }
 

@@ -21,8 +21,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("report", &["input", "measure", "run", "scenario", "sched", "sim", "trace", "workloads"]),
     ("lab", &["input", "measure", "report", "run", "scenario", "sched", "sim", "trace"]),
     ("daemon", &["measure", "sched", "sys", "trace"]),
-    ("api", &[]),
-    ("service", &["api", "daemon", "sched", "sys", "trace"]),
+    ("certs", &[]),
+    ("api", &["certs"]),
+    ("service", &["api", "certs", "daemon", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
     ("fuzz", &["policies", "sched", "sim", "trace"]),
@@ -31,8 +32,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "api", "daemon", "lab", "input", "measure", "policies", "report", "run", "scenario", "sched", "service",
-            "sim", "sys", "trace",
+            "api", "certs", "daemon", "lab", "input", "measure", "policies", "report", "run", "scenario", "sched",
+            "service", "sim", "sys", "trace",
         ],
     ),
     ("xtask", &[]),

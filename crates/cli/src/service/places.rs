@@ -34,6 +34,14 @@ pub(super) fn state(path: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(own.ok_or_else(|| refused(&missing()))?.join("tactus"))
 }
 
+/// Returns the directory of the certificates of a client: `path`, or the default of this user.
+pub(super) fn certs_of_client(path: Option<&Path>) -> Result<PathBuf, Failure> {
+    let own = || absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+    let missing = || Explanation::new("there is no directory for certificates", "use --certs, or set HOME");
+    let usual = || own().map(|directory| directory.join("tactus/certs"));
+    path.map(Path::to_path_buf).or_else(usual).ok_or_else(|| refused(&missing()))
+}
+
 /// Returns the directory of volatile files of this user.
 fn volatile() -> Result<PathBuf, Failure> {
     if privileges::user() == 0 {

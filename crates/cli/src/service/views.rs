@@ -15,8 +15,9 @@ impl From<Error> for Failure {
             // The service cannot serve the request, which may be right.
             Error::Refused(problem) if problem.status >= 500 => Failure::Failed(anyhow!("{}", problem.detail)),
             Error::Refused(problem) => usage(problem.detail, problem.remedy.as_deref().unwrap_or_default()),
+            Error::Certificates(reason, remedy) => usage(reason, remedy),
             Error::Failed { .. } => {
-                Failure::Failed(anyhow!("{error}\n  help: start it with `tactus serve`, or use --socket"))
+                Failure::Failed(anyhow!("{error}\n  help: start it with `tactus serve`, or use --socket or --host"))
             }
         }
     }
@@ -24,7 +25,10 @@ impl From<Error> for Failure {
 
 /// Returns a client of the service at `at`.
 pub(super) fn client(at: &AtService) -> Result<Client, Failure> {
-    Ok(Client::at(&places::socket_of_client(at.socket.as_deref()))?)
+    match &at.host {
+        Some(host) => Ok(Client::remote(host, &places::certs_of_client(at.certs.as_deref())?)?),
+        None => Ok(Client::at(&places::socket_of_client(at.socket.as_deref()))?),
+    }
 }
 
 pub(crate) fn list(args: &List) -> Result<(), Failure> {

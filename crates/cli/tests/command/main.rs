@@ -8,6 +8,7 @@ mod output;
 mod processes;
 mod record;
 mod release;
+mod remote;
 mod run;
 mod seeds;
 mod sweeps;

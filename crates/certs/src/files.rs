@@ -1,0 +1,95 @@
+//! Files of certificates and keys.
+
+use crate::error::Error;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+pub(crate) const AUTHORITY: &str = "authority.pem";
+pub(crate) const AUTHORITY_KEY: &str = "authority.key";
+pub(crate) const SERVER: &str = "server.pem";
+pub(crate) const SERVER_KEY: &str = "server.key";
+pub(crate) const REVOKED: &str = "revoked.pem";
+pub(crate) const ISSUED: &str = "issued";
+pub(crate) const CLIENT: &str = "client.pem";
+pub(crate) const CLIENT_KEY: &str = "client.key";
+
+/// Permissions of a private key, and of everything else.
+const PRIVATE: u32 = 0o600;
+const PUBLIC: u32 = 0o644;
+
+/// Creates a directory for certificates, with its parents.
+pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(path);
+    made.map_err(|error| Error::File { action: "create", path: path.to_path_buf(), error })
+}
+
+/// Replaces a file as a whole. A name that ends in `.key` is a private key.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let mode = if path.extension().is_some_and(|it| it == "key") { PRIVATE } else { PUBLIC };
+    let beside = PathBuf::from(format!("{}.new", path.display()));
+    let written = (|| {
+        remove(&beside)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    })();
+    written.map_err(|error| {
+        let _ = remove(&beside);
+        Error::File { action: "write", path: path.to_path_buf(), error }
+    })
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the text of a file.
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|error| Error::File { action: "read", path: path.to_path_buf(), error })
+}
+
+/// Returns the certificates in a file.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let all = all.map_err(|error| unreadable(path, error))?;
+    if all.is_empty() {
+        return Err(content(path, "it has no certificate"));
+    }
+    Ok(all)
+}
+
+/// Returns the private key in a file.
+pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| unreadable(path, error))
+}
+
+/// Returns the lists of revoked certificates in a file; none if the file does not exist.
+pub(crate) fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
+    let all = CertificateRevocationListDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match all {
+        Err(pem::Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        all => all.map_err(|error| unreadable(path, error)),
+    }
+}
+
+fn unreadable(path: &Path, error: pem::Error) -> Error {
+    match error {
+        pem::Error::Io(error) => Error::File { action: "read", path: path.to_path_buf(), error },
+        pem::Error::NoItemsFound => content(path, "it does not have what its name says"),
+        other => content(path, &other.to_string()),
+    }
+}
+
+/// Returns the error of a file with wrong content.
+pub(crate) fn content(path: &Path, why: &str) -> Error {
+    Error::Content { path: PathBuf::from(path), why: why.to_string() }
+}

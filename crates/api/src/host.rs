@@ -21,7 +21,7 @@ pub struct Host {
     /// Reason why the service has no core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Warnings of the core.
+    /// Warnings of the service and of its core.
     pub warnings: Vec<String>,
 }
 

@@ -2,14 +2,22 @@
 //!
 //! A VM is found by the command line of its process: QEMU, Firecracker and Cloud Hypervisor name the VM there. Any other
 //! process can be [added](Inventory::add) by its pid.
+//!
+//! The kernel reports the programs that are executed and the processes that end. Where it refuses to, /proc is scanned at
+//! each look.
 
+use crate::complaint::complain;
 use api::{Kind, Process};
 use sched::{Instant, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
+use sys::process_events::{ProcessEvents, ProcessNews};
 use sys::thread::{self, Identity, Thread};
 
-/// Range of the pause between two examinations of a process. A shell becomes a VM when it executes the VM's program, so a
-/// process is examined again; the pause doubles each time.
+/// Interval between two scans of /proc while the kernel reports the events of processes. The kernel may lose an event
+/// without notice if it is short of memory, and a process that forks without executing a program causes no event.
+const SCAN: Nanos = Nanos::s(5);
+/// Range of the pause between two examinations of a process by scans. A shell becomes a VM when it executes the VM's
+/// program, so a process is examined again; the pause doubles each time.
 const PAUSE: (Nanos, Nanos) = (Nanos::ms(50), Nanos::s(30));
 
 /// Maximum length of an id or a name. Unit: bytes. A longer one is ignored: the owner of a process chooses its command line.
@@ -58,6 +66,12 @@ pub(crate) struct Inventory {
     pub(crate) vms: BTreeMap<String, Found>,
     /// The processes that were examined and are no VMs.
     others: BTreeMap<u32, Other>,
+    /// The events of processes. `None`: /proc is scanned at each look.
+    events: Option<ProcessEvents>,
+    /// Instant of the next scan.
+    next_scan: Instant,
+    /// What limits the inventory.
+    warning: Option<String>,
 }
 
 /// A process that was examined and is no VM.
@@ -72,31 +86,83 @@ struct Other {
 }
 
 impl Inventory {
+    /// Returns an inventory without VMs, which follows the events of processes where the kernel permits that.
+    pub(crate) fn open() -> Inventory {
+        match ProcessEvents::open() {
+            Ok(events) => Inventory { events: Some(events), ..Inventory::default() },
+            Err(error) => {
+                let warning = format!("VMs are found by scans of /proc: {}", error.reason());
+                complain(&format!("{warning}\n  help: {}", error.remedy().unwrap_or_default()));
+                Inventory { warning: Some(warning), ..Inventory::default() }
+            }
+        }
+    }
+
+    /// Returns what limits the inventory.
+    pub(crate) fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
     /// Looks for new VMs, and for VMs that have ended.
-    pub(crate) fn scan(&mut self, now: Instant) -> Vec<Change> {
-        let ended: Vec<String> =
-            self.vms.iter().filter(|(_, vm)| !vm.thread.is_there()).map(|(id, _)| id.clone()).collect();
-        let ended = ended.into_iter().filter_map(|id| self.vms.remove(&id).map(|vm| Change::Ended(id, vm.process.pid)));
-        let mut changes: Vec<Change> = ended.collect();
+    pub(crate) fn follow(&mut self, now: Instant) -> Vec<Change> {
+        let Some(events) = &mut self.events else { return self.scan(now) };
+        let ProcessNews { executed, ended, has_lost } = events.read();
+        if has_lost {
+            // Any process may have executed the program of a VM.
+            self.others.clear();
+        }
+        for pid in executed.iter().chain(&ended) {
+            self.others.remove(pid);
+        }
+        if has_lost || self.next_scan <= now {
+            return self.scan(now);
+        }
+        let changes = self.remove_ended(now, |pid| ended.contains(&pid));
         if !changes.is_empty() {
+            // A child that was forked without a program may replace the VM: QEMU becomes a daemon so.
+            return changes.into_iter().chain(self.scan(now)).collect();
+        }
+        // A process that has ended again costs no examination.
+        self.consider(executed.difference(&ended).copied(), now)
+    }
+
+    /// Scans /proc for new VMs, and for VMs that have ended.
+    fn scan(&mut self, now: Instant) -> Vec<Change> {
+        self.next_scan = now.saturating_add(SCAN);
+        let mut changes = self.remove_ended(now, |_| true);
+        let present: BTreeSet<u32> = thread::processes().unwrap_or_default().into_iter().collect();
+        self.others.retain(|pid, _| present.contains(pid));
+        changes.extend(self.consider(present.into_iter(), now));
+        changes
+    }
+
+    /// Removes the VMs that have ended, among those whose pid `may_have_ended`.
+    fn remove_ended(&mut self, now: Instant, may_have_ended: impl Fn(u32) -> bool) -> Vec<Change> {
+        let has_ended = |vm: &Found| may_have_ended(vm.process.pid) && !vm.thread.is_there();
+        let ended: Vec<String> = self.vms.iter().filter(|(_, vm)| has_ended(vm)).map(|(id, _)| id.clone()).collect();
+        if !ended.is_empty() {
             // Another process may have had the id of a VM that has ended.
             self.others.values_mut().filter(|other| other.has_taken_id).for_each(|other| other.next = now);
         }
-        let present: BTreeSet<u32> = thread::processes().unwrap_or_default().into_iter().collect();
-        self.others.retain(|pid, _| present.contains(pid));
+        ended.into_iter().filter_map(|id| self.vms.remove(&id).map(|vm| Change::Ended(id, vm.process.pid))).collect()
+    }
+
+    /// Examines the processes whose examination is due, and adds those that are VMs.
+    fn consider(&mut self, pids: impl Iterator<Item = u32>, now: Instant) -> Vec<Change> {
         let known: BTreeSet<u32> = self.vms.values().map(|vm| vm.process.pid).collect();
-        for pid in present.difference(&known) {
-            let other = self.others.entry(*pid).or_insert(Other { next: now, pause: PAUSE.0, has_taken_id: false });
+        let mut changes = Vec::new();
+        for pid in pids.filter(|pid| !known.contains(pid)) {
+            let other = self.others.entry(pid).or_insert(Other { next: now, pause: PAUSE.0, has_taken_id: false });
             if now < other.next {
                 continue;
             }
             (other.next, other.pause) =
                 (now.saturating_add(other.pause), other.pause.saturating_add(other.pause).min(PAUSE.1));
-            if let Some(vm) = examine(*pid) {
+            if let Some(vm) = examine(pid) {
                 // Of two processes with the same id, the earlier stays until it ends.
                 other.has_taken_id = self.vms.contains_key(&vm.id);
                 if !other.has_taken_id {
-                    self.others.remove(pid);
+                    self.others.remove(&pid);
                     changes.push(Change::Appeared(vm.id.clone()));
                     self.vms.insert(vm.id.clone(), vm);
                 }
@@ -190,7 +256,10 @@ fn guest_name(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
     use sys::child::{Child, Work};
+    use sys::clock;
 
     fn of(line: &str) -> Option<(Kind, Option<String>, Option<String>)> {
         recognise(&line.split(' ').map(str::to_string).collect::<Vec<_>>())
@@ -237,11 +306,12 @@ mod tests {
         for wrong in ["pid:", "pid:-1", "pid:4294967296", "7", "pid:4294967295"] {
             assert_eq!(inventory.add(wrong), None, "{wrong}");
         }
-        assert_eq!(inventory.scan(Instant::ZERO), []);
-        let pid = child.pid();
+        // Other tests start and end VMs at the same time.
+        let ended = Change::Ended(id, child.pid());
+        assert!(!inventory.scan(Instant::ZERO).contains(&ended));
         drop(child);
-        assert_eq!(inventory.scan(Instant::ZERO), [Change::Ended(id, pid)]);
-        assert_eq!(inventory.scan(Instant::ZERO), []);
+        assert!(inventory.scan(Instant::ZERO).contains(&ended));
+        assert!(!inventory.scan(Instant::ZERO).contains(&ended));
     }
 
     #[test]
@@ -251,5 +321,89 @@ mod tests {
         {
             assert_eq!(is_proper(text), is_it, "{text}");
         }
+    }
+
+    /// A shell that executes the program of a VM when it receives a line, and ends at the second line.
+    struct Shell(std::process::Child);
+
+    impl Shell {
+        fn start(name: &str) -> Shell {
+            let program = format!("read line; exec -a qemu-system-x86_64 bash -c read bash -name guest={name}");
+            let shell = Command::new("bash").args(["-c", &program]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
+            Shell(shell.expect("bash is missing"))
+        }
+
+        fn send_line(&mut self) {
+            self.0.stdin.as_mut().expect("it is a pipe").write_all(b"\n").unwrap();
+        }
+    }
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Returns an inventory that follows the events of processes; `None` where the kernel refuses to report them.
+    fn following() -> Option<Inventory> {
+        let inventory = Inventory::open();
+        if let Some(warning) = inventory.warning() {
+            eprintln!("SKIPPED: {warning}");
+            return None;
+        }
+        Some(inventory)
+    }
+
+    /// Follows the processes until the VM `id` has appeared or ended. The instant is always the same, so no scan is due.
+    fn follow_until(inventory: &mut Inventory, id: &str, is_it: impl Fn(&Change) -> bool) -> Nanos {
+        let begin = clock::now();
+        while !inventory.follow(Instant::ZERO).iter().any(&is_it) {
+            assert!(clock::now().since(begin) < Nanos::s(10), "{id}");
+            clock::sleep(Nanos::ms(1));
+        }
+        clock::now().since(begin)
+    }
+
+    #[test]
+    fn a_program_is_examined_when_it_is_executed_and_the_end_of_a_vm_is_noticed_without_a_scan() {
+        let Some(mut inventory) = following() else { return };
+        let mut shell = Shell::start("late");
+        inventory.follow(Instant::ZERO);
+        assert!(!inventory.vms.contains_key("late"));
+        shell.send_line();
+        let appeared = follow_until(&mut inventory, "late", |change| *change == Change::Appeared("late".into()));
+        let pid = shell.0.id();
+        // A second process with the same id takes its place.
+        let mut second = Shell::start("late");
+        second.send_line();
+        clock::sleep(Nanos::ms(100));
+        inventory.follow(Instant::ZERO);
+        assert_eq!(inventory.vms["late"].process.pid, pid);
+        shell.send_line();
+        let ended = follow_until(&mut inventory, "late", |change| *change == Change::Ended("late".into(), pid));
+        assert_eq!(inventory.vms["late"].process.pid, second.0.id());
+        eprintln!("appeared after {appeared}, ended after {ended}");
+        assert!(appeared < Nanos::ms(50) && ended < Nanos::ms(50), "{appeared}, {ended}");
+    }
+
+    #[test]
+    fn after_a_burst_of_20_000_processes_a_vm_is_found_and_its_end_noticed() {
+        let Some(mut inventory) = following() else { return };
+        let (mut ending, mut beginning) = (Shell::start("ending"), Shell::start("beginning"));
+        inventory.follow(Instant::ZERO);
+        ending.send_line();
+        follow_until(&mut inventory, "ending", |change| *change == Change::Appeared("ending".into()));
+        // More events than the receive buffer holds, so the kernel reports none of those that follow.
+        let burst = "i=0; while [ $i -lt 20000 ]; do (:); i=$((i+1)); done";
+        assert!(Command::new("sh").args(["-c", burst]).status().unwrap().success());
+        beginning.send_line();
+        ending.send_line();
+        ending.0.wait().unwrap();
+        clock::sleep(Nanos::ms(50));
+        let changes = inventory.follow(Instant::ZERO + Nanos::s(1));
+        assert!(changes.contains(&Change::Appeared("beginning".into())), "{changes:?}");
+        assert!(changes.contains(&Change::Ended("ending".into(), ending.0.id())), "{changes:?}");
+        assert_eq!(inventory.next_scan, Instant::ZERO + Nanos::s(1) + SCAN, "the loss was followed by a scan");
     }
 }

@@ -89,7 +89,7 @@ impl Reconciler {
         boot: String,
         user_quota: u32,
     ) -> Reconciler {
-        let (inventory, standings) = (Inventory::default(), BTreeMap::new());
+        let (inventory, standings) = (Inventory::open(), BTreeMap::new());
         let mut reconciler = Reconciler {
             link,
             inventory,
@@ -134,7 +134,7 @@ impl Reconciler {
 
     /// Follows the VMs that appear and end.
     fn follow_vms(&mut self, now: Instant) {
-        for change in self.inventory.scan(now) {
+        for change in self.inventory.follow(now) {
             match change {
                 Change::Appeared(id) => self.appeared(&id),
                 Change::Ended(id, pid) => {
@@ -326,8 +326,15 @@ impl Reconciler {
             mechanisms: core.map(|core| terms::mechanisms(core.setup())).unwrap_or_default(),
             core: core.map(Client::pid),
             reason: core.is_none().then(|| self.link.reason().to_string()),
-            warnings: core.map(|core| core.warnings().iter().map(ToString::to_string).collect()).unwrap_or_default(),
+            warnings: self.warnings(),
         }
+    }
+
+    /// Returns the warnings of the service and of its core.
+    fn warnings(&self) -> Vec<String> {
+        let of_core = self.link.core().map(Client::warnings).unwrap_or_default();
+        let ours = self.inventory.warning().map(str::to_string);
+        ours.into_iter().chain(of_core.iter().map(ToString::to_string)).collect()
     }
 
     /// Finds a VM. Returns its id, and whether the inventory has it only because of this call.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`attributes`], [`affinity`], [`autogroup`] | scheduling of a thread, and the CPUs where it may run |
 //! | [`thread`], [`process`] | identity, and handles that never refer to a later thread or process |
+//! | [`process_events`] | executed programs and ended processes, reported by the kernel |
 //! | [`inheritance`] | lending a priority to a thread without a change to its attributes |
 //! | [`usage`] | CPU time and run state, read without allocating memory |
 //! | [`clock`], [`cpu_timer`], [`event`] | the monotonic clock, timers of time and of CPU time, and waiting for several events at once |
@@ -42,6 +43,7 @@ pub mod memory;
 mod private_mount;
 pub mod privileges;
 pub mod process;
+pub mod process_events;
 pub mod realtime;
 pub mod shared;
 pub mod switches;

@@ -282,6 +282,36 @@ fn a_vm_gets_its_promise_and_its_share_again_when_it_starts_again() {
 }
 
 #[test]
+fn a_vm_that_a_shell_becomes_is_found_within_100_ms_and_its_end_noticed() {
+    let Some(_turn) = turn() else { return };
+    let service = Service::begin();
+    if service.get("/v1/host")["warnings"].to_string().contains("scans of /proc") {
+        eprintln!("SKIPPED: {}", service.get("/v1/host")["warnings"]);
+        return service.end();
+    }
+    // The shell is examined many times before it becomes a VM, and prints the time then.
+    let program = "sleep 1; date +%s%3N; exec -a qemu-system-x86_64 bash -c 'read; date +%s%3N' bash -name guest=late";
+    let mut shell = std::process::Command::new("bash");
+    let shell = shell.args(["-c", program]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut shell = shell.expect("bash is missing");
+    soon("the VM is found", || service.get("/v1/vms/late")["process"].is_object());
+    drop(shell.stdin.take());
+    let said = String::from_utf8(shell.wait_with_output().unwrap().stdout).unwrap();
+    let times: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
+    soon("its end is noticed", || service.get("/v1/vms/late")["status"] == 404);
+    let (_, events) = service.curl(&["--max-time", "1", "-H", "Last-Event-ID: 7"], "/v1/events");
+    let events = events.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = events.map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (name, time) in ["appeared", "ended"].iter().zip(times) {
+        let event = events.iter().find(|event| event["event"] == *name && event["vm"] == "late").unwrap();
+        let late = event["at_ms"].as_u64().unwrap() - time;
+        eprintln!("{name}: noticed after {late} ms");
+        assert!(late <= 100, "{name}: noticed after {late} ms");
+    }
+    service.end();
+}
+
+#[test]
 fn refusals_have_the_reason_and_the_nearest_promise_and_change_nothing() {
     let Some(_turn) = turn() else { return };
     let child = Child::start(Work::Sleep).unwrap();

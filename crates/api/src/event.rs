@@ -32,9 +32,9 @@ pub enum Happened {
     },
     /// A VM has ended.
     Ended,
-    /// A client has changed the desired state of a VM.
+    /// The desired state of a VM has changed.
     Changed {
-        /// The client: `uid:NUMBER`, or `cert:NAME`.
+        /// The client: `uid:NUMBER`, or `cert:NAME`. If no client has set the state: its [source](crate::Source), or `nothing`.
         by: String,
         /// The new desired state.
         desired: Desired,

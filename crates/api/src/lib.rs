@@ -16,7 +16,7 @@ pub use desired::{Desired, Limit, Mechanism, Promise};
 pub use event::{Event, Happened};
 pub use host::{Caller, Host};
 pub use problem::{Alternatives, Problem};
-pub use vm::{Kind, Measured, Phase, Process, State, Vm, Vms};
+pub use vm::{Kind, Measured, Phase, Process, Source, State, Vm, Vms};
 
 /// Media type of [`Problem`] (RFC 9457).
 pub const PROBLEM: &str = "application/problem+json";

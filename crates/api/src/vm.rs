@@ -27,10 +27,37 @@ pub struct Vm {
     pub generation: u64,
     /// The desired state.
     pub desired: Desired,
+    /// Where the desired state comes from. Absent: nothing is desired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// The observed state.
     pub state: State,
     /// Measurements of the promise.
     pub measured: Measured,
+}
+
+/// Where the desired state of a VM comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// A client has set it.
+    Client,
+    /// A label file of the operator.
+    LabelFile,
+    /// The metadata of the VM's domain of libvirt.
+    Libvirt,
+}
+
+impl Source {
+    /// Returns the source as text.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Source::Client => "client",
+            Source::LabelFile => "label-file",
+            Source::Libvirt => "libvirt",
+        }
+    }
 }
 
 /// The program that runs a VM.
@@ -79,7 +106,7 @@ pub struct State {
     /// What keeps the promise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<String>,
-    /// Reason why the desired state is not in force.
+    /// Reason why the desired state is not in force, or why the VM does not have what it carries since the latest change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What would put it in force.

@@ -24,6 +24,12 @@ pub(crate) struct Serve {
     /// Directory of the desired states and the audit log; by default /var/lib/tactus, or ~/.local/state/tactus
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
+    /// Directory of label files, the promises that VMs carry; by default /etc/tactus/vms.d, or ~/.config/tactus/vms.d
+    #[arg(long, value_name = "DIR")]
+    pub(crate) labels: Option<PathBuf>,
+    /// Directory of libvirt's status files; by default /run/libvirt/qemu, or libvirt/qemu/run in $XDG_RUNTIME_DIR
+    #[arg(long, value_name = "DIR")]
+    pub(crate) libvirt: Option<PathBuf>,
     /// Part of a CPU that each user other than root may promise to the user's own VMs; by default none
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=102_400))]
     pub(crate) user_quota: u32,

@@ -1,7 +1,7 @@
 //! [`Inventory`]: the VMs that run on this host, according to /proc.
 //!
 //! A VM is found by the command line of its process: QEMU, Firecracker and Cloud Hypervisor name the VM there. Any other
-//! process can be [added](Inventory::add) by its pid.
+//! process can be [added](Inventory::add) by its pid. The domains of libvirt have their own names and UUIDs.
 //!
 //! The kernel reports the programs that are executed and the processes that end. Where it refuses to, /proc is scanned at
 //! each look.
@@ -50,6 +50,14 @@ impl Found {
     }
 }
 
+/// A running domain of libvirt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Domain {
+    pub(crate) pid: u32,
+    pub(crate) uuid: String,
+    pub(crate) name: String,
+}
+
 /// A change of the inventory.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Change {
@@ -68,6 +76,10 @@ pub(crate) struct Inventory {
     others: BTreeMap<u32, Other>,
     /// The events of processes. `None`: /proc is scanned at each look.
     events: Option<ProcessEvents>,
+    /// The domains of libvirt, by pid.
+    domains: BTreeMap<u32, Domain>,
+    /// Pids of domains that are to be examined.
+    due: BTreeSet<u32>,
     /// Instant of the next scan.
     next_scan: Instant,
     /// What limits the inventory.
@@ -103,8 +115,24 @@ impl Inventory {
         self.warning.as_deref()
     }
 
+    /// Takes over the domains of libvirt that run.
+    pub(crate) fn learn(&mut self, domains: Vec<Domain>) {
+        self.domains = domains.into_iter().map(|domain| (domain.pid, domain)).collect();
+        for vm in self.vms.values_mut() {
+            if let Some(domain) = self.domains.get(&vm.process.pid).filter(|domain| domain.uuid == vm.id) {
+                vm.name.clone_from(&domain.name);
+            }
+        }
+        // A process whose program is unknown is a VM if libvirt says so.
+        self.due.extend(self.domains.keys());
+    }
+
     /// Looks for new VMs, and for VMs that have ended.
     pub(crate) fn follow(&mut self, now: Instant) -> Vec<Change> {
+        let due = std::mem::take(&mut self.due);
+        for pid in &due {
+            self.others.remove(pid);
+        }
         let Some(events) = &mut self.events else { return self.scan(now) };
         let ProcessNews { executed, ended, has_lost } = events.read();
         if has_lost {
@@ -123,7 +151,7 @@ impl Inventory {
             return changes.into_iter().chain(self.scan(now)).collect();
         }
         // A process that has ended again costs no examination.
-        self.consider(executed.difference(&ended).copied(), now)
+        self.consider((&executed | &due).difference(&ended).copied(), now)
     }
 
     /// Scans /proc for new VMs, and for VMs that have ended.
@@ -158,7 +186,7 @@ impl Inventory {
             }
             (other.next, other.pause) =
                 (now.saturating_add(other.pause), other.pause.saturating_add(other.pause).min(PAUSE.1));
-            if let Some(vm) = examine(pid) {
+            if let Some(vm) = examine(pid, self.domains.get(&pid)) {
                 // Of two processes with the same id, the earlier stays until it ends.
                 other.has_taken_id = self.vms.contains_key(&vm.id);
                 if !other.has_taken_id {
@@ -179,7 +207,7 @@ impl Inventory {
             return Some((vm.id.clone(), false));
         }
         let thread = Thread::open(pid).ok().filter(|thread| thread.process().is_ok_and(|process| process == pid))?;
-        if let Some(vm) = examine(pid).filter(|vm| !self.vms.contains_key(&vm.id)) {
+        if let Some(vm) = examine(pid, self.domains.get(&pid)).filter(|vm| !self.vms.contains_key(&vm.id)) {
             let id = vm.id.clone();
             self.vms.insert(id.clone(), vm);
             return Some((id, true));
@@ -200,10 +228,14 @@ impl Inventory {
     }
 }
 
-/// Returns process `pid` if it is a VM.
-fn examine(pid: u32) -> Option<Found> {
+/// Returns process `pid` if it is a VM. `domain` is a domain of libvirt with this pid.
+fn examine(pid: u32, domain: Option<&Domain>) -> Option<Found> {
     let thread = Thread::open(pid).ok()?;
-    let (kind, id, name) = recognise(&thread.command_line().ok()?)?;
+    let words = thread.command_line().ok()?;
+    // A status file may outlive its domain, so the command line must have the UUID.
+    let domain = domain.filter(|domain| words.contains(&domain.uuid)).cloned();
+    let of_domain = domain.map(|domain| (Kind::Qemu, Some(domain.uuid), Some(domain.name)));
+    let (kind, id, name) = of_domain.or_else(|| recognise(&words))?;
     let (id, name) = (id.filter(|id| is_proper(id)), name.filter(|name| is_proper(name)));
     let is_lasting = id.is_some() || name.is_some();
     let name = name.unwrap_or_else(|| format!("{}-{pid}", kind.word()));
@@ -254,12 +286,20 @@ fn guest_name(text: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::io::Write;
     use std::process::{Command, Stdio};
     use sys::child::{Child, Work};
     use sys::clock;
+
+    /// Returns a VM of `user`, whose process is this one.
+    pub(crate) fn found(name: &str, user: u32) -> Found {
+        let thread = Thread::open(thread::current()).unwrap();
+        let process = Process { pid: thread.tid(), start_time: thread.identity().start_time, user };
+        let (id, kind, is_lasting) = (name.to_string(), Kind::Qemu, true);
+        Found { name: id.clone(), id, is_lasting, kind, process, thread }
+    }
 
     fn of(line: &str) -> Option<(Kind, Option<String>, Option<String>)> {
         recognise(&line.split(' ').map(str::to_string).collect::<Vec<_>>())
@@ -405,5 +445,32 @@ mod tests {
         assert!(changes.contains(&Change::Appeared("beginning".into())), "{changes:?}");
         assert!(changes.contains(&Change::Ended("ending".into(), ending.0.id())), "{changes:?}");
         assert_eq!(inventory.next_scan, Instant::ZERO + Nanos::s(1) + SCAN, "the loss was followed by a scan");
+    }
+
+    #[test]
+    fn a_domain_of_libvirt_is_a_vm_with_its_own_name_if_the_command_line_has_its_uuid() {
+        let uuid = "0b7c6a3e-6f0e-4d06-9a49-3a1f0c1d2e3f";
+        let emulator = |last: &str| {
+            let mut own = Command::new("bash");
+            own.args(["-c", "read", "emulator", "-uuid", last]).stdin(Stdio::piped());
+            Shell(own.spawn().expect("bash is missing"))
+        };
+        let (own, stale) = (emulator(uuid), emulator("none"));
+        let domain = |pid, name: &str| Domain { pid, uuid: uuid.to_string(), name: name.to_string() };
+        let mut inventory = Inventory::default();
+        let ours = |inventory: &mut Inventory| {
+            let changes = inventory.follow(Instant::ZERO);
+            changes.contains(&Change::Appeared(uuid.to_string()))
+        };
+        clock::sleep(Nanos::ms(50));
+        assert!(!ours(&mut inventory), "its program is unknown");
+        inventory.learn(vec![domain(stale.0.id(), "stale")]);
+        assert!(!ours(&mut inventory), "the process of the status file has ended");
+        inventory.learn(vec![domain(own.0.id(), "domain")]);
+        assert!(ours(&mut inventory));
+        let found = |inventory: &Inventory| (inventory.vms[uuid].name.clone(), inventory.vms[uuid].is_lasting);
+        assert_eq!(found(&inventory), ("domain".to_string(), true));
+        inventory.learn(vec![domain(own.0.id(), "renamed")]);
+        assert_eq!(found(&inventory), ("renamed".to_string(), true));
     }
 }

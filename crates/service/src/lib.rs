@@ -4,7 +4,8 @@
 //!   clients ──REST, events──▶ routes ──requests──▶ reconciler ──commands──▶ resident core
 //!                               ▲                   │   │   ▲
 //!                               └──────events───────┘   │   └── inventory: the VMs of /proc
-//!                                                       └────── store: the desired states on disk
+//!                                                       ├────── store: the desired states on disk
+//!                                                       └────── carried: the desired states of label files and of libvirt
 //! ```
 //!
 //! The routes run on one thread of an asynchronous runtime, and the reconciler on a thread of its own. The
@@ -13,6 +14,7 @@
 
 mod audit;
 mod caller;
+mod carried;
 mod complaint;
 mod connections;
 mod core_link;
@@ -27,6 +29,7 @@ mod store;
 mod terms;
 
 use audit::Audit;
+use carried::Carried;
 use certs::ServerTls;
 use connections::Connections;
 use core_link::CoreLink;
@@ -55,6 +58,10 @@ pub struct Options {
     pub socket: PathBuf,
     /// Directory of the desired states and the audit log.
     pub state: PathBuf,
+    /// Directory of the label files, which need not exist.
+    pub labels: PathBuf,
+    /// Directory of libvirt's status files, which need not exist.
+    pub libvirt: PathBuf,
     /// Address for clients with certificates, and the directory of the certificates; `None`: only clients of this host.
     pub remote: Option<(SocketAddr, PathBuf)>,
     /// Part of a CPU that users other than root may promise to their own VMs, for each user. Unit: percent.
@@ -113,7 +120,9 @@ impl Service {
         let events = Arc::new(Events::new());
         let link = CoreLink::new(core, policy);
         let boot = sys::kernel::boot_id()?;
-        let mut reconciler = Reconciler::new(link, store, audit, Arc::clone(&events), boot, options.user_quota);
+        let carried = Carried::new(&options.labels, &options.libvirt);
+        let mut reconciler =
+            Reconciler::new(link, carried, store, audit, Arc::clone(&events), boot, options.user_quota);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| failed("start the service", &error))?;
         let (requests, receiver) = requests::channel();

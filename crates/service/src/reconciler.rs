@@ -5,6 +5,7 @@
 
 use crate::audit::{Audit, Entry};
 use crate::caller::Caller;
+use crate::carried::{Carried, Wanted};
 use crate::complaint::complain;
 use crate::core_link::CoreLink;
 use crate::enforced::Enforced;
@@ -12,7 +13,7 @@ use crate::events::Events;
 use crate::inventory::{Change, Found, Inventory};
 use crate::store::{Lifetime, Record, Store};
 use crate::terms;
-use api::{Alternatives, Desired, Happened, Host, Kind, Measured, Phase, Problem, State, Vm};
+use api::{Alternatives, Desired, Happened, Host, Kind, Measured, Phase, Problem, Source, State, Vm};
 use certs::Role;
 use daemon::Explanation;
 use daemon::dispatch::{Dismissed, Refusal};
@@ -66,6 +67,7 @@ pub(crate) struct Wish {
 pub(crate) struct Reconciler {
     link: CoreLink,
     inventory: Inventory,
+    carried: Carried,
     store: Store,
     audit: Audit,
     events: Arc<Events>,
@@ -83,6 +85,7 @@ pub(crate) struct Reconciler {
 impl Reconciler {
     pub(crate) fn new(
         link: CoreLink,
+        carried: Carried,
         store: Store,
         audit: Audit,
         events: Arc<Events>,
@@ -93,6 +96,7 @@ impl Reconciler {
         let mut reconciler = Reconciler {
             link,
             inventory,
+            carried,
             store,
             audit,
             events,
@@ -123,6 +127,8 @@ impl Reconciler {
 
     /// Looks at the host and the core, and makes the core keep what is desired.
     pub(crate) fn look(&mut self, now: Instant) {
+        // A VM that appears now gets what its files want now.
+        self.follow_carried();
         self.follow_vms(now);
         if self.link.look(now, &self.events) {
             self.adopt_roster();
@@ -149,6 +155,27 @@ impl Reconciler {
                     }
                     self.events.push(Some(&id), Happened::Ended);
                 }
+            }
+        }
+    }
+
+    /// Follows the changes of what the running VMs carry.
+    fn follow_carried(&mut self) {
+        if !self.carried.has_changed() {
+            return;
+        }
+        let before: Vec<(String, Wanted)> = self.inventory.vms.keys().map(|id| (id.clone(), self.wanted(id))).collect();
+        if let Some(domains) = self.carried.read() {
+            self.inventory.learn(domains);
+        }
+        for (id, before) in before {
+            let Wanted { desired, source, .. } = self.wanted(&id);
+            if desired != before.desired {
+                let by = source.map_or("nothing", Source::word).to_string();
+                self.events.push(Some(&id), Happened::Changed { by, desired });
+                self.enforce(&id);
+                // A smaller promise leaves room for others.
+                self.has_room = true;
             }
         }
     }
@@ -191,12 +218,20 @@ impl Reconciler {
         ids.iter().for_each(|id| self.enforce(id));
     }
 
+    /// Returns what is desired for a VM: what a client has set, or else what the VM carries.
+    fn wanted(&self, id: &str) -> Wanted {
+        match self.store.get(id) {
+            Some(record) => Wanted { desired: record.desired.clone(), source: Some(Source::Client), problem: None },
+            None => self.inventory.vms.get(id).map(|vm| self.carried.of(vm)).unwrap_or_default(),
+        }
+    }
+
     /// Makes the core keep what is desired for a running VM.
     fn enforce(&mut self, id: &str) {
+        let desired = self.wanted(id).desired;
         let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return };
         let Some(standing) = self.standings.get_mut(id) else { return };
         let record = self.store.get(id);
-        let desired = record.map(|record| record.desired.clone()).unwrap_or_default();
         // The owner of a process chooses its command line, and with it the id of its VM.
         let other = record.and_then(|record| record.user).filter(|user| *user != vm.process.user);
         let outcome = match other {
@@ -259,10 +294,11 @@ impl Reconciler {
     }
 
     fn state(&self, id: &str) -> State {
-        let desired = self.store.get(id).map(|record| &record.desired).filter(|desired| !desired.is_empty());
+        let Wanted { desired, problem, .. } = self.wanted(id);
         let standing = self.standings.get(id);
-        let refused = standing.and_then(|standing| standing.refused.as_ref());
-        let phase = match (desired, standing) {
+        let refused = standing.and_then(|standing| standing.refused.as_ref()).or(problem.as_ref());
+        let phase = match (Some(&desired).filter(|desired| !desired.is_empty()), standing) {
+            (None, _) if problem.is_some() => Phase::Refused,
             (None, _) => Phase::None,
             (Some(_), None) => Phase::Absent,
             (Some(desired), _) if desired.paused => Phase::Paused,
@@ -284,13 +320,15 @@ impl Reconciler {
     fn vm(&self, id: &str) -> Option<Vm> {
         let (found, record) = (self.inventory.vms.get(id), self.store.get(id));
         let name = found.map(|vm| &vm.name).or(record.map(|record| &record.name))?.clone();
+        let Wanted { desired, source, .. } = self.wanted(id);
         Some(Vm {
             id: id.to_string(),
             name,
             kind: found.map_or(Kind::Process, |vm| vm.kind),
             process: found.map(|vm| vm.process),
             generation: record.map_or(0, |record| record.generation),
-            desired: record.map(|record| record.desired.clone()).unwrap_or_default(),
+            desired,
+            source,
             state: self.state(id),
             measured: self.standings.get(id).map(|standing| standing.measured).unwrap_or_default(),
         })
@@ -411,13 +449,17 @@ impl Reconciler {
             .map(|start_time| Lifetime { boot: self.boot.clone(), start_time })
             .or_else(|| record.and_then(|record| record.process.clone()));
         let desired = wish.desired.clone();
-        let before = record.map(|record| record.desired.clone()).unwrap_or_default();
+        let before = self.wanted(id).desired;
         self.try_to_enforce(id, &desired)?;
         let record = Record { name, generation, user, desired, process };
         if let Err(error) = self.store.put(id, Some(record).filter(|record| !record.desired.is_empty())) {
             let _ = self.try_to_enforce(id, &before);
             let detail = format!("the desired state cannot be stored: {error}");
             return Err(Problem::new(507, "Insufficient Storage", detail, "make room on the disk of the service"));
+        }
+        if self.store.get(id).is_none() {
+            // What the VM carries may have no room: nothing is desired by a client all the same.
+            self.enforce(id);
         }
         Ok(())
     }
@@ -472,7 +514,7 @@ impl Reconciler {
     /// Makes the core keep `desired` for a VM, if the VM runs and there is a core.
     fn try_to_enforce(&mut self, id: &str, desired: &Desired) -> Result<(), Problem> {
         let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return Ok(()) };
-        let stored = self.store.get(id).map(|record| record.desired.clone()).unwrap_or_default();
+        let wanted = self.wanted(id).desired;
         let standing = self.standings.entry(id.to_string()).or_default();
         let before = standing.enforced.request().cloned();
         let outcome = standing.become_desired(core, vm, desired);
@@ -480,7 +522,7 @@ impl Reconciler {
         match &outcome {
             Ok(()) => (standing.refused, standing.pause) = (None, RETRY.0),
             // The core does not keep the promise of before any longer.
-            Err(refusal) if !standing.enforced.is_desired(core, &vm.name, &stored) => {
+            Err(refusal) if !standing.enforced.is_desired(core, &vm.name, &wanted) => {
                 standing.refused.get_or_insert_with(|| refusal.reason());
             }
             Err(_) => {}

@@ -18,6 +18,7 @@
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | limits, privileges, CPUs and kernel of this machine |
 //! | [`memory`], [`shared`] | locked memory, and memory that outlives a process |
 //! | [`local_socket`] | Unix sockets: listening at a path, and the process at the other end |
+//! | [`directory_watch`] | changes of the files in a directory |
 //! | [`child`], [`launch`] | child processes for trials, and programs that Tactus starts |
 //! | [`failing`] | system calls that fail on request, for fault injection |
 
@@ -31,6 +32,7 @@ pub mod child;
 pub mod clock;
 pub mod cpu_timer;
 pub mod cpus;
+pub mod directory_watch;
 pub mod event;
 pub mod failing;
 mod file;

@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("daemon", &["measure", "sched", "sys", "trace"]),
     ("certs", &[]),
     ("api", &["certs"]),
-    ("service", &["api", "certs", "daemon", "sched", "sys", "trace"]),
+    ("service", &["api", "certs", "daemon", "input", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
     ("fuzz", &["policies", "sched", "sim", "trace"]),

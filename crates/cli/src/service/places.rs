@@ -42,6 +42,20 @@ pub(super) fn certs_of_client(path: Option<&Path>) -> Result<PathBuf, Failure> {
     path.map(Path::to_path_buf).or_else(usual).ok_or_else(|| refused(&missing()))
 }
 
+/// Returns the directory of the label files: `path`, or the default of this user.
+pub(super) fn labels(path: Option<&Path>) -> PathBuf {
+    let own = || absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+    let default = || own().filter(|_| privileges::user() != 0).unwrap_or_else(|| PathBuf::from("/etc"));
+    path.map_or_else(|| default().join("tactus/vms.d"), Path::to_path_buf)
+}
+
+/// Returns the directory of libvirt's status files: `path`, or the default of the libvirt of this user.
+pub(super) fn libvirt(path: Option<&Path>) -> Result<PathBuf, Failure> {
+    // The directories of qemu:///system and of qemu:///session.
+    let end = if privileges::user() == 0 { "libvirt/qemu" } else { "libvirt/qemu/run" };
+    path.map_or_else(|| Ok(volatile()?.join(end)), |path| Ok(path.to_path_buf()))
+}
+
 /// Returns the directory of volatile files of this user.
 fn volatile() -> Result<PathBuf, Failure> {
     if privileges::user() == 0 {

@@ -15,7 +15,9 @@ pub(crate) fn serve(args: &Serve) -> Result<(), Failure> {
     let socket = places::socket(args.socket.as_deref())?;
     let state = places::state(args.state.as_deref())?;
     let remote = args.listen.map(|address| (address, args.certs.clone()));
-    let options = Options { socket: socket.clone(), state, remote, user_quota: args.user_quota };
+    let labels = places::labels(args.labels.as_deref());
+    let libvirt = places::libvirt(args.libvirt.as_deref())?;
+    let options = Options { socket: socket.clone(), state, labels, libvirt, remote, user_quota: args.user_quota };
     // Before a core starts or changes hands, this service must be able to serve.
     let service = Service::open(options).map_err(|reason| refused(&reason))?;
     let directory = plan::directory(args.directory.as_deref())?;

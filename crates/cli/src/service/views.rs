@@ -111,6 +111,7 @@ fn described(vm: &Vm) -> String {
     let named = |text: String, none: &str| if text.is_empty() { none.to_string() } else { text };
     lines.push(("promise", named(promise(&vm.desired), "none")));
     lines.push(("share", named(share(&vm.desired), "ordinary")));
+    lines.extend(vm.source.map(|source| ("set by", source.word().to_string())));
     lines.push(("state", state(&vm.state)));
     lines.extend(vm.state.remedy.as_ref().map(|remedy| ("help", remedy.clone())));
     lines.extend(vm.state.mechanism.as_ref().map(|mechanism| ("mechanism", mechanism.clone())));

@@ -18,7 +18,19 @@ struct Service {
     place: Place,
 }
 
-const SERVE: [&str; 7] = ["serve", "--socket", "api.sock", "--state", "state", "--directory", "live"];
+const SERVE: [&str; 11] = [
+    "serve",
+    "--socket",
+    "api.sock",
+    "--state",
+    "state",
+    "--directory",
+    "live",
+    "--labels",
+    "vms.d",
+    "--libvirt",
+    "libvirt",
+];
 
 impl Service {
     fn begin() -> Service {
@@ -308,6 +320,82 @@ fn a_vm_that_a_shell_becomes_is_found_within_100_ms_and_its_end_noticed() {
         eprintln!("{name}: noticed after {late} ms");
         assert!(late <= 100, "{name}: noticed after {late} ms");
     }
+    service.end();
+}
+
+#[test]
+fn a_vm_has_the_promise_of_its_label_file_from_its_start_unless_a_client_sets_another() {
+    let Some(_turn) = turn() else { return };
+    let place = Place::new();
+    std::fs::create_dir(place.0.path().join("vms.d")).unwrap();
+    place.file("vms.d/labelled.toml", "slice = \"4ms\"\nperiod = \"10ms\"\n");
+    let service = Service::at(place, &[]);
+    let vm = FakeVm::start("labelled");
+    let slice = || service.get("/v1/vms/labelled")["desired"]["promise"]["slice_ns"].as_u64().unwrap_or(0);
+    let state = || service.get("/v1/vms/labelled")["state"].clone();
+    soon("the promise of the file is in force", || state()["phase"] == "kept");
+    let shown = service.json(&["show", "labelled"]);
+    assert_eq!((slice(), &shown["source"], &shown["generation"]), (4_000_000, &"label-file".into(), &0.into()));
+    let text = service.client(&["show", "labelled"]).stdout;
+    assert!(text.contains("set by      label-file\n"), "{text}");
+    service.place.file("vms.d/labelled.toml", "slice = \"5ms\"\nperiod = \"10ms\"\n");
+    soon("the change of the file is in force", || slice() == 5_000_000);
+    // A wrong file changes nothing.
+    service.place.file("vms.d/labelled.toml", "slice = \"5\"");
+    soon("the reason is shown", || state()["reason"].as_str().is_some_and(|why| why.contains("labelled.toml")));
+    assert_eq!((slice(), &state()["phase"]), (5_000_000, &"kept".into()));
+    // A client comes first, and pausing is a change by a client.
+    let set = service.json(&["set", "labelled", "--slice", "3ms"]);
+    assert_eq!((slice(), &set["source"], &set["state"]["reason"]), (3_000_000, &"client".into(), &Value::Null));
+    service.place.file("vms.d/labelled.toml", "slice = \"6ms\"\nperiod = \"10ms\"\n");
+    let unset = service.json(&["unset", "labelled"]);
+    assert_eq!((&unset["source"], &unset["state"]["phase"]), (&"label-file".into(), &"kept".into()));
+    soon("the latest content of the file is in force", || slice() == 6_000_000);
+    assert_eq!(service.json(&["pause", "labelled"])["state"]["phase"], "paused");
+    service.json(&["unset", "labelled"]);
+    let alone = share(vm.pid(), Nanos::s(1));
+    assert!(alone >= 59, "{alone} % of the CPU");
+    std::fs::remove_file(service.place.0.path().join("vms.d/labelled.toml")).unwrap();
+    soon("nothing is desired", || state()["phase"] == "none");
+    service.end();
+}
+
+#[test]
+fn a_domain_of_libvirt_has_the_promise_of_its_metadata() {
+    let Some(_turn) = turn() else { return };
+    let service = Service::begin();
+    let directory = service.place.0.path().join("libvirt");
+    std::fs::create_dir(&directory).unwrap();
+    let uuid = "c7a5fdbd-edaf-9455-926a-d65c16db1809";
+    let mut emulator = std::process::Command::new("sh");
+    emulator.args(["-c", "while :; do :; done", "emulator", "-uuid", uuid]).stdout(Stdio::null());
+    let vm = FakeVm(emulator.spawn().unwrap());
+    let recorded = include_str!("../../../../service/tests/libvirt/vm1.xml");
+    let recorded = recorded.replace("pid='14497'", &format!("pid='{}'", vm.pid()));
+    let write = |weight: &str| {
+        let draft = directory.join("vm1.xml.new");
+        std::fs::write(&draft, recorded.replace("cpus=\"2\" weight=\"200\"", weight)).unwrap();
+        std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::rename(draft, directory.join("vm1.xml")).unwrap();
+    };
+    write("");
+    let shown = || service.get("/v1/vms/vm1");
+    soon("the promise is in force", || shown()["state"]["phase"] == "kept");
+    let first = shown();
+    assert_eq!((&first["id"], &first["source"], &first["kind"]), (&uuid.into(), &"libvirt".into(), &"qemu".into()));
+    assert_eq!(first["desired"]["promise"]["slice_ns"], 2_000_000);
+    write("mechanism=\"best\"");
+    soon("the wrong metadata is reported", || {
+        shown()["state"]["reason"].as_str().is_some_and(|why| why.contains("metadata of domain vm1"))
+    });
+    assert_eq!((&shown()["desired"], &shown()["state"]["phase"]), (&first["desired"], &"kept".into()));
+    // A label file comes before the metadata, and libvirt confirms that the VM is the one.
+    std::fs::create_dir(service.place.0.path().join("vms.d")).unwrap();
+    service.place.file(&format!("vms.d/{uuid}.toml"), "slice = \"1ms\"\nperiod = \"10ms\"\nuser = 4242\n");
+    soon("the promise of the label file is in force", || shown()["source"] == "label-file");
+    assert_eq!(shown()["desired"]["promise"]["slice_ns"], 1_000_000);
+    drop(vm);
+    soon("the end is noticed", || shown()["status"] == 404);
     service.end();
 }
 

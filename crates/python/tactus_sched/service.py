@@ -87,9 +87,10 @@ class _Vm(TypedDict):
 
 
 class Vm(_Vm, total=False):
-    """A virtual machine. Without ``process``, it does not run."""
+    """A virtual machine. Without ``process``, it does not run. Without ``source``, nothing is desired for it."""
 
     process: Process
+    source: Literal["client", "label-file", "libvirt"]
 
 
 class ServiceError(TactusError):

@@ -7,6 +7,7 @@
 //! each look.
 
 use crate::complaint::complain;
+use crate::recognition::{PID, is_proper, recognise};
 use api::{Kind, Process};
 use sched::{Instant, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,11 +20,6 @@ const SCAN: Nanos = Nanos::s(5);
 /// Range of the pause between two examinations of a process by scans. A shell becomes a VM when it executes the VM's
 /// program, so a process is examined again; the pause doubles each time.
 const PAUSE: (Nanos, Nanos) = (Nanos::ms(50), Nanos::s(30));
-
-/// Maximum length of an id or a name. Unit: bytes. A longer one is ignored: the owner of a process chooses its command line.
-const NAME_MOST: usize = 128;
-/// Beginning of the ids of processes that are no VMs.
-const PID: &str = "pid:";
 
 /// A running VM.
 #[derive(Debug)]
@@ -244,47 +240,6 @@ fn examine(pid: u32, domain: Option<&Domain>) -> Option<Found> {
     Some(Found { id: id.unwrap_or_else(|| name.clone()), is_lasting, name, kind, process, thread })
 }
 
-/// Returns whether `text` can be an id or a name: short, without control characters, and no id of a process.
-fn is_proper(text: &str) -> bool {
-    let is_short = !text.is_empty() && text.len() <= NAME_MOST;
-    is_short && !text.starts_with(PID) && !text.chars().any(char::is_control)
-}
-
-/// Returns the kind of the VM with this command line, its UUID and its name, if the command line has them; `None` if it is
-/// the command line of no VM.
-fn recognise(words: &[String]) -> Option<(Kind, Option<String>, Option<String>)> {
-    let program = words.first()?.rsplit('/').next()?;
-    // The value of an option: `--id NAME` or `--id=NAME`. QEMU accepts one and two dashes.
-    let value = |option: &str| {
-        let is_option = |word: &str| word.trim_start_matches('-') == option && word.starts_with('-');
-        let after = words.iter().position(|word| is_option(word)).and_then(|at| words.get(at + 1).cloned());
-        let prefix = format!("--{option}=");
-        after.or_else(|| words.iter().find_map(|word| word.strip_prefix(&prefix).map(str::to_string)))
-    };
-    match program {
-        _ if program.starts_with("qemu-system-") || matches!(program, "qemu" | "kvm" | "qemu-kvm") => {
-            Some((Kind::Qemu, value("uuid"), value("name").and_then(|text| guest_name(&text))))
-        }
-        "firecracker" => Some((Kind::Firecracker, None, value("id"))),
-        "cloud-hypervisor" => {
-            let uuid = value("platform")
-                .and_then(|text| text.split(',').find_map(|it| it.strip_prefix("uuid=").map(str::to_string)));
-            Some((Kind::CloudHypervisor, uuid, None))
-        }
-        _ => None,
-    }
-}
-
-/// Returns the name in the value of QEMU's option `-name`: `vm1`, `vm1,process=x` or `guest=vm1,debug-threads=on`. A
-/// comma within the name is doubled.
-fn guest_name(text: &str) -> Option<String> {
-    let text = text.replace(",,", "\0");
-    let mut parts = text.split(',');
-    let first = parts.next().filter(|first| !first.contains('='));
-    let name = first.or_else(|| text.split(',').find_map(|part| part.strip_prefix("guest=")))?;
-    Some(name.replace('\0', ",")).filter(|name| !name.is_empty())
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -299,39 +254,6 @@ pub(crate) mod tests {
         let process = Process { pid: thread.tid(), start_time: thread.identity().start_time, user };
         let (id, kind, is_lasting) = (name.to_string(), Kind::Qemu, true);
         Found { name: id.clone(), id, is_lasting, kind, process, thread }
-    }
-
-    fn of(line: &str) -> Option<(Kind, Option<String>, Option<String>)> {
-        recognise(&line.split(' ').map(str::to_string).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn vms_are_recognised_by_their_command_lines() {
-        let named = |name: &str| Some(name.to_string());
-        let uuid = "c7a5fdbd-edaf-9455-926a-d65c16db1809";
-        for (line, kind, id, name) in [
-            (
-                &*format!("/usr/bin/qemu-system-x86_64 -name guest=vm1,debug-threads=on -uuid {uuid} -m 1024"),
-                Kind::Qemu,
-                named(uuid),
-                named("vm1"),
-            ),
-            ("qemu-system-aarch64 --name vm,,2,process=x -nodefaults", Kind::Qemu, None, named("vm,2")),
-            ("/usr/libexec/qemu-kvm -m 512", Kind::Qemu, None, None),
-            ("qemu-system-x86_64 -name debug-threads=on", Kind::Qemu, None, None),
-            ("/srv/jail/firecracker --id=micro-7 --api-sock /run/x", Kind::Firecracker, None, named("micro-7")),
-            (
-                "cloud-hypervisor --platform num_pci_segments=1,uuid=abc --cpus boot=2",
-                Kind::CloudHypervisor,
-                named("abc"),
-                None,
-            ),
-        ] {
-            assert_eq!(of(line), Some((kind, id, name)), "{line}");
-        }
-        for line in ["", "bash -c qemu-system-x86_64", "/usr/bin/qemu-img convert", "vim firecracker"] {
-            assert_eq!(of(line), None, "{line}");
-        }
     }
 
     #[test]
@@ -352,15 +274,6 @@ pub(crate) mod tests {
         drop(child);
         assert!(inventory.scan(Instant::ZERO).contains(&ended));
         assert!(!inventory.scan(Instant::ZERO).contains(&ended));
-    }
-
-    #[test]
-    fn an_id_or_a_name_is_short_and_no_id_of_a_process() {
-        for (text, is_it) in
-            [("vm1", true), ("", false), ("pid:7", false), ("a\nb", false), (&"x".repeat(129), false), ("größer", true)]
-        {
-            assert_eq!(is_proper(text), is_it, "{text}");
-        }
     }
 
     /// A shell that executes the program of a VM when it receives a line, and ends at the second line.

@@ -22,6 +22,7 @@ mod enforced;
 mod events;
 mod inventory;
 mod metrics;
+mod recognition;
 mod reconciler;
 mod requests;
 mod routes;

@@ -54,6 +54,17 @@ pub(crate) struct Domain {
     pub(crate) name: String,
 }
 
+/// A program whose process is a VM, according to a label file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Program {
+    /// Name of the program: the last part of its path.
+    pub(crate) program: String,
+    /// Id and name of the VM.
+    pub(crate) name: String,
+    /// Users that may run it.
+    pub(crate) users: Vec<u32>,
+}
+
 /// A change of the inventory.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Change {
@@ -74,6 +85,7 @@ pub(crate) struct Inventory {
     events: Option<ProcessEvents>,
     /// The domains of libvirt, by pid.
     domains: BTreeMap<u32, Domain>,
+    programs: Vec<Program>,
     /// Pids of domains that are to be examined.
     due: BTreeSet<u32>,
     /// Instant of the next scan.
@@ -111,8 +123,19 @@ impl Inventory {
         self.warning.as_deref()
     }
 
+    /// Takes over the programs whose processes are VMs.
+    pub(crate) fn learn_programs(&mut self, programs: Vec<Program>) {
+        let programs = programs.into_iter().filter(|program| is_proper(&program.name)).collect();
+        if self.programs != programs {
+            self.programs = programs;
+            // Any process may be such a VM.
+            self.others.clear();
+            self.next_scan = Instant::ZERO;
+        }
+    }
+
     /// Takes over the domains of libvirt that run.
-    pub(crate) fn learn(&mut self, domains: Vec<Domain>) {
+    pub(crate) fn learn_domains(&mut self, domains: Vec<Domain>) {
         self.domains = domains.into_iter().map(|domain| (domain.pid, domain)).collect();
         for vm in self.vms.values_mut() {
             if let Some(domain) = self.domains.get(&vm.process.pid).filter(|domain| domain.uuid == vm.id) {
@@ -182,7 +205,7 @@ impl Inventory {
             }
             (other.next, other.pause) =
                 (now.saturating_add(other.pause), other.pause.saturating_add(other.pause).min(PAUSE.1));
-            if let Some(vm) = examine(pid, self.domains.get(&pid)) {
+            if let Some(vm) = examine(pid, self.domains.get(&pid), &self.programs) {
                 // Of two processes with the same id, the earlier stays until it ends.
                 other.has_taken_id = self.vms.contains_key(&vm.id);
                 if !other.has_taken_id {
@@ -203,7 +226,9 @@ impl Inventory {
             return Some((vm.id.clone(), false));
         }
         let thread = Thread::open(pid).ok().filter(|thread| thread.process().is_ok_and(|process| process == pid))?;
-        if let Some(vm) = examine(pid, self.domains.get(&pid)).filter(|vm| !self.vms.contains_key(&vm.id)) {
+        if let Some(vm) =
+            examine(pid, self.domains.get(&pid), &self.programs).filter(|vm| !self.vms.contains_key(&vm.id))
+        {
             let id = vm.id.clone();
             self.vms.insert(id.clone(), vm);
             return Some((id, true));
@@ -218,24 +243,27 @@ impl Inventory {
 
     /// Removes a process that was added, and for which nothing is desired.
     pub(crate) fn forget(&mut self, id: &str) {
-        if self.vms.get(id).is_some_and(|vm| vm.kind == Kind::Process) {
+        if self.vms.get(id).is_some_and(|vm| vm.kind == Kind::Process && !vm.is_lasting) {
             self.vms.remove(id);
         }
     }
 }
 
-/// Returns process `pid` if it is a VM. `domain` is a domain of libvirt with this pid.
-fn examine(pid: u32, domain: Option<&Domain>) -> Option<Found> {
+/// Returns process `pid` if it is a VM. `domain` is a domain of libvirt with this pid, and `programs` are VMs, too.
+fn examine(pid: u32, domain: Option<&Domain>, programs: &[Program]) -> Option<Found> {
     let thread = Thread::open(pid).ok()?;
     let words = thread.command_line().ok()?;
     // A status file may outlive its domain, so the command line must have the UUID.
     let domain = domain.filter(|domain| words.contains(&domain.uuid)).cloned();
     let of_domain = domain.map(|domain| (Kind::Qemu, Some(domain.uuid), Some(domain.name)));
-    let (kind, id, name) = of_domain.or_else(|| recognise(&words))?;
+    let file_name = words.first().and_then(|program| program.rsplit('/').next());
+    let user = thread.owner().ok()?.real;
+    let is_it = |it: &&Program| file_name == Some(it.program.as_str()) && it.users.contains(&user);
+    let of_program = || programs.iter().find(is_it).map(|it| (Kind::Process, None, Some(it.name.clone())));
+    let (kind, id, name) = of_domain.or_else(|| recognise(&words)).or_else(of_program)?;
     let (id, name) = (id.filter(|id| is_proper(id)), name.filter(|name| is_proper(name)));
     let is_lasting = id.is_some() || name.is_some();
     let name = name.unwrap_or_else(|| format!("{}-{pid}", kind.word()));
-    let user = thread.owner().ok()?.real;
     let process = Process { pid, start_time: thread.identity().start_time, user };
     Some(Found { id: id.unwrap_or_else(|| name.clone()), is_lasting, name, kind, process, thread })
 }
@@ -377,13 +405,37 @@ pub(crate) mod tests {
         };
         clock::sleep(Nanos::ms(50));
         assert!(!ours(&mut inventory), "its program is unknown");
-        inventory.learn(vec![domain(stale.0.id(), "stale")]);
+        inventory.learn_domains(vec![domain(stale.0.id(), "stale")]);
         assert!(!ours(&mut inventory), "the process of the status file has ended");
-        inventory.learn(vec![domain(own.0.id(), "domain")]);
+        inventory.learn_domains(vec![domain(own.0.id(), "domain")]);
         assert!(ours(&mut inventory));
         let found = |inventory: &Inventory| (inventory.vms[uuid].name.clone(), inventory.vms[uuid].is_lasting);
         assert_eq!(found(&inventory), ("domain".to_string(), true));
-        inventory.learn(vec![domain(own.0.id(), "renamed")]);
+        inventory.learn_domains(vec![domain(own.0.id(), "renamed")]);
         assert_eq!(found(&inventory), ("renamed".to_string(), true));
+    }
+
+    #[test]
+    fn a_program_of_a_label_file_is_a_vm_for_the_users_that_may_run_it() {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", "exec -a /opt/tactus-test-batch bash -c read"]).stdin(Stdio::piped());
+        let shell = Shell(shell.spawn().expect("bash is missing"));
+        clock::sleep(Nanos::ms(50));
+        let mut inventory = Inventory::default();
+        let program = |users: &[u32]| {
+            let (program, name) = ("tactus-test-batch".to_string(), "batch".to_string());
+            vec![Program { program, name, users: users.to_vec() }]
+        };
+        for programs in [Vec::new(), program(&[4_242])] {
+            inventory.learn_programs(programs);
+            inventory.follow(Instant::ZERO);
+            assert!(!inventory.vms.contains_key("batch"));
+        }
+        inventory.learn_programs(program(&[4_242, sys::privileges::user()]));
+        inventory.follow(Instant::ZERO);
+        assert_eq!(inventory.vms["batch"].process.pid, shell.0.id());
+        // Nothing is desired for it any longer, but it stays a VM.
+        inventory.forget("batch");
+        assert!(inventory.vms["batch"].is_lasting);
     }
 }

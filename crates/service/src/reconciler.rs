@@ -165,9 +165,7 @@ impl Reconciler {
             return;
         }
         let before: Vec<(String, Wanted)> = self.inventory.vms.keys().map(|id| (id.clone(), self.wanted(id))).collect();
-        if let Some(domains) = self.carried.read() {
-            self.inventory.learn(domains);
-        }
+        self.carried.read(&mut self.inventory);
         for (id, before) in before {
             let Wanted { desired, source, .. } = self.wanted(&id);
             if desired != before.desired {

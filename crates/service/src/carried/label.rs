@@ -19,6 +19,8 @@ pub(super) struct Label {
     cap: Option<u32>,
     /// User whose VM it is. Label files only.
     pub(super) user: Option<u32>,
+    /// Name of the program whose process is the VM. Label files only.
+    pub(super) program: Option<String>,
 }
 
 impl Label {

@@ -4,8 +4,8 @@ use super::label::Label;
 use super::trusted_file::{self, is_trusted};
 use super::wanted::{Latest, Wanted};
 use crate::complaint::complain;
-use crate::inventory::Found;
-use api::{Desired, Source};
+use crate::inventory::{Found, Program};
+use api::Source;
 use daemon::Explanation;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,8 @@ pub(super) struct LabelFile {
     path: PathBuf,
     /// User whose VM it is.
     user: Option<u32>,
+    /// Name of the program whose process is the VM.
+    program: Option<String>,
     latest: Latest,
 }
 
@@ -58,18 +60,28 @@ impl LabelFiles {
         self.files = named
             .map(|(name, path)| {
                 let mut file = before.remove(&name).unwrap_or_default();
-                let read = content(&path);
-                if let Ok((user, _)) = &read {
-                    file.user = *user;
+                let read = trusted_file::read(&path, LENGTH_MOST).and_then(|text| Label::parse(&text));
+                let read = read.and_then(|label| Ok((label.desired()?, label)));
+                if let Ok((_, label)) = &read {
+                    (file.user, file.program) = (label.user, label.program.clone());
                 }
                 file.latest.note(
-                    read.map(|(_, desired)| desired)
+                    read.map(|(desired, _)| desired)
                         .map_err(|why| Explanation::new(format!("{}: {}", path.display(), why.reason), why.remedy)),
                 );
                 file.path = path;
                 (name, file)
             })
             .collect();
+    }
+
+    /// Returns the programs whose processes are VMs.
+    pub(super) fn programs(&self) -> Vec<Program> {
+        let of = |(name, file): (&String, &LabelFile)| {
+            let users = file.user.map_or_else(|| vec![0, sys::privileges::user()], |user| vec![user]);
+            Some(Program { program: file.program.clone()?, name: name.clone(), users })
+        };
+        self.files.iter().filter_map(of).collect()
     }
 
     /// Returns the label file with this name.
@@ -94,16 +106,11 @@ impl LabelFile {
     }
 }
 
-/// Returns the user and the desired state in the file at `path`.
-fn content(path: &Path) -> Result<(Option<u32>, Desired), Explanation> {
-    let label = Label::parse(&trusted_file::read(path, LENGTH_MOST)?)?;
-    Ok((label.user, label.desired()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::inventory::tests::found;
+    use api::Desired;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -137,6 +144,10 @@ mod tests {
         let (wanted, of_foreign) = write(&mut files, "weight = 60\nuser = 4242");
         assert!(wanted.desired.is_empty() && wanted.problem.is_some());
         assert_eq!(of_foreign.desired, weight(60));
+        assert_eq!(files.programs(), []);
+        write(&mut files, "weight = 60\nuser = 4242\nprogram = \"batch\"");
+        let (program, name) = ("batch".to_string(), "vm1".to_string());
+        assert_eq!(files.programs(), [Program { program, name, users: vec![4_242] }]);
         // The status files of libvirt confirm the id.
         assert_eq!(files.get("vm1").unwrap().wanted(&vm, true).desired, weight(60));
         std::fs::remove_file(&path).unwrap();

@@ -130,8 +130,9 @@ fn desired(metadata: Node<'_, '_>) -> Result<Desired, Explanation> {
         return Err(Explanation::new(reason, format!("use the element `{}`", ELEMENT.1)));
     }
     let label = Label::of_pairs(element.attributes().map(|attribute| (attribute.name(), attribute.value())))?;
-    if label.user.is_some() {
-        return Err(Explanation::new("unknown field `user`", "remove it: libvirt knows the process of the domain"));
+    if label.user.is_some() || label.program.is_some() {
+        let remedy = "remove `user` and `program`: libvirt knows the process of the domain";
+        return Err(Explanation::new("`user` and `program` are for label files", remedy));
     }
     label.desired()
 }
@@ -165,7 +166,7 @@ mod tests {
                 "domain vm1: a promise needs a slice and a period",
             ),
             (r#"<t:vm xmlns:t="https://tactus/vm/1" wieght="3"/>"#, "unknown field `wieght`"),
-            (r#"<t:vm xmlns:t="https://tactus/vm/1" user="0"/>"#, "unknown field `user`"),
+            (r#"<t:vm xmlns:t="https://tactus/vm/1" user="0"/>"#, "are for label files"),
             (r#"<t:mv xmlns:t="https://tactus/vm/1" weight="3"/>"#, "no element `mv`"),
         ] {
             let wrong = after(line).unwrap_err();

@@ -8,8 +8,8 @@ mod libvirt;
 mod trusted_file;
 mod wanted;
 
-use crate::inventory::{Domain, Found};
-use api::{Kind, Source};
+use crate::inventory::{Found, Inventory};
+use api::Source;
 use label_files::LabelFiles;
 use libvirt::StatusFiles;
 use std::path::Path;
@@ -39,19 +39,22 @@ impl Carried {
         self.changed.0 || self.changed.1
     }
 
-    /// Reads the files that may have changed. Returns the domains that run, if they may be others than before.
-    pub(crate) fn read(&mut self) -> Option<Vec<Domain>> {
+    /// Reads the files that may have changed, and lets `inventory` know the VMs in them.
+    pub(crate) fn read(&mut self, inventory: &mut Inventory) {
         let (labels, libvirt) = std::mem::take(&mut self.changed);
         if labels {
             self.labels.read();
+            inventory.learn_programs(self.labels.programs());
         }
-        libvirt.then(|| self.libvirt.read())
+        if libvirt {
+            inventory.learn_domains(self.libvirt.read());
+        }
     }
 
     /// Returns what `vm` carries. A label file comes before the metadata.
     pub(crate) fn of(&self, vm: &Found) -> Wanted {
-        // The id of any other process is a number that another process may get.
-        if vm.kind == Kind::Process {
+        // The id of the VM is a number that another process may get.
+        if !vm.is_lasting {
             return Wanted::default();
         }
         let domain = self.libvirt.get(vm.process.pid, &vm.id);

@@ -400,6 +400,38 @@ fn a_domain_of_libvirt_has_the_promise_of_its_metadata() {
 }
 
 #[test]
+fn a_command_with_a_label_file_has_its_promise_at_each_start() {
+    let Some(_turn) = turn() else { return };
+    let service = Service::begin();
+    let start = || {
+        let mut command = std::process::Command::new("sh");
+        command.arg0("tactus-test-batch").args(["-c", "while :; do :; done"]);
+        FakeVm(command.spawn().unwrap())
+    };
+    let first = start();
+    std::fs::create_dir(service.place.0.path().join("vms.d")).unwrap();
+    let label = "program = \"tactus-test-batch\"\nslice = \"4ms\"\nperiod = \"10ms\"\n";
+    service.place.file("vms.d/batch.toml", label);
+    let shown = || service.get("/v1/vms/batch");
+    let is_kept = |pid: u32| shown()["state"]["phase"] == "kept" && shown()["process"]["pid"] == pid;
+    soon("the promise is in force", || is_kept(first.pid()));
+    assert_eq!((&shown()["id"], &shown()["kind"]), (&"batch".into(), &"process".into()));
+    drop(first);
+    let second = start();
+    soon("the promise is in force again", || is_kept(second.pid()));
+    let set = service.json(&["set", "batch", "--slice", "2ms"]);
+    assert_eq!(set["source"], "client");
+    drop(second);
+    soon("the VM is absent", || shown()["state"]["phase"] == "absent");
+    let third = start();
+    soon("the promise of the client is in force", || is_kept(third.pid()));
+    assert_eq!(shown()["desired"], set["desired"]);
+    assert_eq!(service.json(&["unset", "batch"])["source"], "label-file");
+    drop(third);
+    service.end();
+}
+
+#[test]
 fn refusals_have_the_reason_and_the_nearest_promise_and_change_nothing() {
     let Some(_turn) = turn() else { return };
     let child = Child::start(Work::Sleep).unwrap();

@@ -26,6 +26,7 @@ mod recognition;
 mod reconciler;
 mod requests;
 mod routes;
+mod standing;
 mod store;
 mod terms;
 

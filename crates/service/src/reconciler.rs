@@ -11,43 +11,19 @@ use crate::core_link::CoreLink;
 use crate::enforced::Enforced;
 use crate::events::Events;
 use crate::inventory::{Change, Found, Inventory};
+use crate::standing::{RETRY, Standing};
 use crate::store::{Lifetime, Record, Store};
 use crate::terms;
-use api::{Alternatives, Desired, Happened, Host, Kind, Measured, Phase, Problem, Source, State, Vm};
+use api::{Alternatives, Desired, Happened, Host, Kind, Phase, Problem, Source, State, Vm};
 use certs::Role;
 use daemon::Explanation;
-use daemon::dispatch::{Dismissed, Refusal};
+use daemon::dispatch::Refusal;
 use daemon::live::Client;
-use sched::{EntityId, Instant, Nanos};
+use sched::{EntityId, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sys::clock;
 use trace::Event;
-
-/// Range of the pause before a desired state that is not in force is tried again. It doubles with each attempt. A VM
-/// whose vCPUs do not run yet, and a thread that another program has moved, need a second attempt.
-const RETRY: (Nanos, Nanos) = (Nanos::ms(100), Nanos::s(30));
-
-/// What the service knows about a running VM.
-#[derive(Debug)]
-struct Standing {
-    enforced: Enforced,
-    measured: Measured,
-    /// The entities to which the promise is not kept, according to the core.
-    short: BTreeSet<EntityId>,
-    /// Reason why the desired state is not in force.
-    refused: Option<Explanation>,
-    /// Instant of the next attempt, and the pause after it.
-    next: Instant,
-    pause: Nanos,
-}
-
-impl Default for Standing {
-    fn default() -> Standing {
-        let (enforced, measured) = (Enforced::default(), Measured::default());
-        Standing { enforced, measured, short: BTreeSet::new(), refused: None, next: Instant::ZERO, pause: RETRY.0 }
-    }
-}
 
 /// A requested change of a desired state.
 #[derive(Clone, Debug)]
@@ -526,45 +502,6 @@ impl Reconciler {
             Err(_) => {}
         }
         outcome.map_err(|refusal| problem(&refusal))
-    }
-}
-
-impl Standing {
-    /// Makes `core` keep what is desired for `vm`. A new promise is measured anew.
-    fn become_desired(&mut self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
-        let before = self.enforced.request().cloned();
-        let outcome = self.enforced.become_desired(core, vm, desired);
-        if self.enforced.request() != before.as_ref() {
-            (self.measured, self.short) = (Measured::default(), BTreeSet::new());
-        }
-        outcome
-    }
-
-    /// Counts a period, or notes whether the promise is kept.
-    fn hear(&mut self, event: &Event) {
-        match *event {
-            Event::Period { due, delivered, throughout, .. } => {
-                self.measured.periods += 1;
-                self.measured.due_ns += due.as_ns();
-                self.measured.delivered_ns += delivered.as_ns();
-                if throughout {
-                    self.measured.judged += 1;
-                    self.measured.missed += u64::from(delivered < due);
-                }
-            }
-            Event::Kept { entity, kept: true, .. } => drop(self.short.remove(&entity)),
-            Event::Kept { entity, kept: false, .. } => drop(self.short.insert(entity)),
-            _ => {}
-        }
-    }
-
-    /// Ends the promise, because the core has dismissed one of its entities. It is tried again after a pause.
-    fn dismissed(&mut self, core: &Client, dismissed: &Dismissed, now: Instant) {
-        self.enforced.dismissed(core, dismissed.entity);
-        self.short.clear();
-        let ended = || Explanation::new("the core has ended the promise", "");
-        self.refused = Some(dismissed.trouble.clone().unwrap_or_else(ended));
-        self.next = now.saturating_add(self.pause);
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`Client`]: requests to a service.
 
-use crate::{Caller, Desired, Event, Host, Problem, Vm, Vms, WHY};
+use crate::{Caller, Desired, Event, Host, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::blocking::{self, ClientBuilder, RequestBuilder, Response};
 use reqwest::header::IF_MATCH;
@@ -129,6 +129,22 @@ impl Client {
     /// See [`Error`].
     pub fn show(&self, vm: &str) -> Result<Vm, Error> {
         self.read(self.http.get(self.of(vm, "")))
+    }
+
+    /// Returns the CPU time of all VMs that run.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn usages(&self) -> Result<Usages, Error> {
+        self.read(self.http.get(self.url("usage")))
+    }
+
+    /// Returns the CPU time of each thread of the VM with this id, name or pid.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn usage_of_threads(&self, vm: &str) -> Result<ThreadUsages, Error> {
+        self.read(self.http.get(self.of(vm, "/usage")))
     }
 
     /// Sets the desired state of a VM, if it still has `generation`; `None`: whatever it has. `why` is for the audit log.

@@ -9,6 +9,7 @@ mod desired;
 mod event;
 mod host;
 mod problem;
+mod usage;
 mod vm;
 
 pub use client::{Client, Error, PORT};
@@ -16,6 +17,7 @@ pub use desired::{Desired, Limit, Mechanism, Promise};
 pub use event::{Event, Happened};
 pub use host::{Caller, Host};
 pub use problem::{Alternatives, Problem};
+pub use usage::{CpuTime, ThreadUsage, ThreadUsages, Usage, Usages};
 pub use vm::{Kind, Measured, Phase, Process, Source, State, Vm, Vms};
 
 /// Media type of [`Problem`] (RFC 9457).

@@ -2,7 +2,7 @@
 
 use crate::certs_args::Certs;
 use crate::raising::Raising;
-use crate::service_args::{Events, List, Named, SERVICE_EXIT_CODES, Serve, Set, Show};
+use crate::service_args::{Events, List, Named, SERVICE_EXIT_CODES, Serve, Set, Show, Top};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -90,6 +90,9 @@ pub(crate) enum Command {
     /// Make and revoke the certificates with which clients on other hosts reach the service
     #[command(after_help = EXIT_CODES)]
     Certs(Certs),
+    /// Show what the VMs of the service use, wait for and miss, as it changes
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Top(Top),
     /// Give everything back: end the daemon, if it still lives, and restore all threads that it has changed
     #[command(after_help = RELEASE_EXIT_CODES)]
     Release(Release),

@@ -1,5 +1,6 @@
 //! The command line of the service and its clients.
 
+use crate::service::Order;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -139,6 +140,21 @@ pub(crate) struct Events {
     /// Begin with the events after this number; by default with the next one
     #[arg(long, value_name = "NUMBER")]
     pub(crate) after: Option<u64>,
+    #[command(flatten)]
+    pub(crate) at: AtService,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// Time between two readings: 500ms, 2s
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub(crate) interval: String,
+    /// Print this number of tables and end; by default on a terminal, show one table until q or Ctrl-C
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Order of the VMs
+    #[arg(long, value_enum, value_name = "ORDER", default_value = "used")]
+    pub(crate) order: Order,
     #[command(flatten)]
     pub(crate) at: AtService,
 }

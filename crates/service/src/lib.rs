@@ -29,6 +29,7 @@ mod routes;
 mod standing;
 mod store;
 mod terms;
+mod usage;
 
 use audit::Audit;
 use carried::Carried;

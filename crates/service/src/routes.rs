@@ -5,7 +5,8 @@ use crate::events::{After, Events, now_ms};
 use crate::metrics;
 use crate::reconciler::Wish;
 use crate::requests::{Ask, Requests};
-use api::{Desired, Event, Happened, Host, PROBLEM, Problem, Vm, Vms, WHY};
+use crate::usage;
+use api::{Desired, Event, Happened, Host, PROBLEM, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Path, Request, State};
@@ -52,6 +53,8 @@ pub(crate) fn router(shared: Shared) -> axum::Router {
         .routes(routes!(caller))
         .routes(routes!(list))
         .routes(routes!(show))
+        .routes(routes!(usages))
+        .routes(routes!(usage_of_threads))
         .routes(routes!(set, unset))
         .routes(routes!(events))
         .routes(routes!(metrics))
@@ -114,6 +117,28 @@ async fn list(State(shared): State<Shared>) -> Result<Json<Vms>, Refused> {
 async fn show(State(shared): State<Shared>, Path(vm): Path<String>) -> Result<Response, Refused> {
     let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
     Ok(tagged(vm))
+}
+
+/// The CPU time of all VMs that run
+#[utoipa::path(get, path = "/v1/usage", responses((status = 200, body = Usages)))]
+async fn usages(State(shared): State<Shared>) -> Result<Json<Usages>, Refused> {
+    let vms = shared.requests.ask(Ask::List).await?;
+    read(move || usage::of_all(&vms)).await
+}
+
+/// The CPU time of each thread of a VM
+#[utoipa::path(get, path = "/v1/vms/{vm}/usage", params(("vm" = String, Path)),
+    responses((status = 200, body = ThreadUsages),
+        (status = 404, body = Problem, content_type = "application/problem+json")))]
+async fn usage_of_threads(State(shared): State<Shared>, Path(vm): Path<String>) -> Result<Json<ThreadUsages>, Refused> {
+    let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
+    read(move || usage::of_threads(&vm)).await
+}
+
+/// Reads from /proc on another thread, because many VMs take long.
+async fn read<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Result<Json<T>, Refused> {
+    let failed = |_| Problem::new(500, "Internal Server Error", "a reading has failed", "report this");
+    Ok(Json(tokio::task::spawn_blocking(read).await.map_err(failed)?))
 }
 
 /// Sets the desired state of a VM

@@ -134,6 +134,7 @@ mod tests {
             let _ = waiting.next(clock::now() + Nanos::ms(20)).unwrap();
         }
         timer.clear().unwrap();
-        assert!(matches!(CpuTimer::of_thread(tid), Err(Error::Gone(_))));
+        let again = CpuTimer::of_thread(tid);
+        assert!(matches!(again, Err(Error::Gone(_))), "{again:?}");
     }
 }

@@ -4,8 +4,10 @@ mod changes;
 mod own_core;
 mod places;
 mod serve;
+mod top;
 mod views;
 
 pub(crate) use changes::{pause, resume, set, unset};
 pub(crate) use serve::serve;
+pub(crate) use top::{Order, top};
 pub(crate) use views::{events, list, show};

@@ -73,7 +73,7 @@ fn table(vms: &[Vm]) -> String {
 }
 
 /// Describes a desired promise: `2ms in 10ms on 2 CPUs, hard`.
-fn promise(desired: &Desired) -> String {
+pub(super) fn promise(desired: &Desired) -> String {
     let Some(promise) = &desired.promise else { return String::new() };
     let mut text = format!("{} in {}", Nanos::ns(promise.slice_ns), Nanos::ns(promise.period_ns));
     if promise.cpus > 1 {

@@ -280,3 +280,20 @@ fn events_reach_a_hundred_readers_and_one_that_never_reads_delays_none() {
         }
     }
 }
+
+#[test]
+fn top_prints_what_vms_use_as_tables_and_as_json() {
+    let service = Service::begin();
+    let vm = FakeVm::start("top-vm");
+    let top = service.client("view", &["top", "--count", "2", "--interval", "100ms", "--json"]);
+    assert_eq!(top.code, Some(0), "{}", top.stderr);
+    let lines: Vec<Value> = top.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    let vms = lines[1]["vms"].as_array().unwrap();
+    let row = vms.iter().find(|vm| vm["name"] == "top-vm").unwrap_or_else(|| panic!("{vms:?}"));
+    assert!(row["used_ppm"].is_u64() && row["waited_ppm"].is_u64() && row["state"] == "none", "{row}");
+    assert!(lines[1]["span_ns"].as_u64().unwrap() >= 100_000_000, "{}", lines[1]["span_ns"]);
+    let table = service.client("view", &["top", "--count", "1", "--interval", "100ms"]).stdout;
+    assert!(table.starts_with("name") && table.contains("top-vm"), "{table}");
+    drop(vm);
+}

@@ -92,11 +92,11 @@ fn when_a_system_call_of_the_core_fails_at_a_random_instant_threads_are_restored
 fn a_failing_call_ends_the_promise_with_its_reason() {
     let Some(_turn) = turn() else { return };
     for (mechanism, fault, code, reason) in [
-        ("fifo", "sched_setattr:EPERM:100ms", 3, "was dismissed before the end: cannot schedule thread"),
-        ("deadline", "pread64:ESRCH:100ms", 3, "was dismissed before the end: cannot read"),
+        ("fifo", "sched_setattr:EPERM:400ms", 3, "was dismissed before the end: cannot schedule thread"),
+        ("deadline", "pread64:ESRCH:400ms", 3, "was dismissed before the end: cannot read"),
         ("deadline", "getdents64:EBUSY:0", 2, "/..: Device or resource busy"),
-        ("inherit", "recvfrom:EINVAL:100ms", 1, "cannot exchange messages with the front end: Invalid argument"),
-        ("inherit", "timerfd_settime:EPERM:100ms", 1, "cannot arm a timer: Operation not permitted"),
+        ("inherit", "recvfrom:EINVAL:400ms", 1, "cannot exchange messages with the front end: Invalid argument"),
+        ("inherit", "timerfd_settime:EPERM:400ms", 1, "cannot arm a timer: Operation not permitted"),
         ("inherit", "execve:EPERM:0", 2, "cannot start the guardian: Operation not permitted"),
     ] {
         let hog = Child::start(HOG).unwrap();

@@ -27,7 +27,6 @@ pub mod rtapp;
 mod samples;
 pub mod simso;
 mod spec;
-mod syntax;
 mod tables;
 pub mod taskset;
 #[cfg(test)]
@@ -37,7 +36,9 @@ pub mod vary;
 mod work;
 
 use input::files::{Files, NoFiles};
-use input::problem::{Findings, Problems};
+use input::problem::{Findings, Problem, Problems};
+use input::source::Span;
+use input::syntax;
 use std::sync::Arc;
 
 pub use coordination::CoordinationPlaces;
@@ -69,7 +70,8 @@ impl Scenario {
             return simso::read(&source);
         }
         let mut findings = Findings::with_files(&source, files);
-        let document = syntax::parse(source.text()).map_err(|problem| problem.within(&source))?;
+        let document = is_no_json(source.text()).and_then(|()| syntax::parse(source.text()));
+        let document = document.map_err(|problem| problem.within(&source))?;
         let numbers = copies::Numbers::of(&document);
         let document = copies::expand(document, &numbers, &mut findings);
         let file = file::File::read(&document, &mut findings);
@@ -77,4 +79,14 @@ impl Scenario {
         findings.finish()?;
         Ok(scenario.expect("a scenario without findings is complete"))
     }
+}
+
+/// Checks that the text is not JSON. The error of the TOML parser for the first bracket of JSON is not helpful.
+fn is_no_json(text: &str) -> Result<(), Problem> {
+    let start = text.len() - text.trim_start().len();
+    if !text[start..].starts_with('{') {
+        return Ok(());
+    }
+    let problem = Problem::new("this is JSON, but a scenario is TOML").at(Span { start, end: start + 1 }, "here");
+    Err(problem.help("use a scenario with `workload = { rt-app = \"FILE\" }` to run a file of rt-app"))
 }

@@ -1,8 +1,8 @@
 //! Conversion of text to a TOML document of bounded size. Errors of the TOML parser are converted to problems.
 
-use input::problem::Problem;
-use input::source::Span;
-use input::text::FILE_BYTES_MAX;
+use crate::problem::Problem;
+use crate::source::Span;
+use crate::text::FILE_BYTES_MAX;
 use toml::Spanned;
 use toml::de::DeTable;
 use toml_parser::lexer::TokenKind;
@@ -17,21 +17,13 @@ const TABLES_MAX: usize = 1 << 18;
 /// as a list of single digits.
 const TOKENS_MAX: usize = FILE_BYTES_MAX / 2;
 
-/// Parses the document in `text`.
-pub(super) fn parse(text: &str) -> Result<DeTable<'_>, Problem> {
-    is_no_json(text)?;
+/// Parses the TOML document in `text`.
+///
+/// # Errors
+/// The first syntax error, with its span, or the document is too large.
+pub fn parse(text: &str) -> Result<DeTable<'_>, Problem> {
     bounded(text)?;
     DeTable::parse(text).map(Spanned::into_inner).map_err(|error| problem(&error, text))
-}
-
-/// Checks that the text is not JSON. The error of the TOML parser for the first bracket of JSON is not helpful.
-fn is_no_json(text: &str) -> Result<(), Problem> {
-    let start = text.len() - text.trim_start().len();
-    if !text[start..].starts_with('{') {
-        return Ok(());
-    }
-    let problem = Problem::new("this is JSON, but a scenario is TOML").at(Span { start, end: start + 1 }, "here");
-    Err(problem.help("use a scenario with `workload = { rt-app = \"FILE\" }` to run a file of rt-app"))
 }
 
 /// Checks that the numbers of tables and of tokens are within their limits, so that the memory use of the document is

@@ -2,6 +2,7 @@
 //! with a message.
 
 use crate::root::{cargo, root};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
@@ -88,6 +89,46 @@ pub(crate) fn curl() -> Result<(), String> {
 pub(crate) fn qemu_user() -> Result<(), String> {
     let has = || works(Command::new("qemu-aarch64-static").arg("--version"));
     debian("QEMU for programs of ARM64", &["qemu-user-static"], has)
+}
+
+/// Version of cargo-deb.
+const CARGO_DEB: &str = "3.8.0";
+
+/// Installs cargo-deb, which makes Debian packages, in target/cargo-deb if it is missing there. Returns its path.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn cargo_deb() -> Result<PathBuf, String> {
+    debian("binutils with dpkg-dev", &["binutils", "dpkg-dev"], || {
+        works(Command::new("objcopy").arg("--version")) && works(Command::new("dpkg-shlibdeps").arg("--version"))
+    })?;
+    let folder = root().join("target/cargo-deb");
+    let program = folder.join("bin/cargo-deb");
+    if works(Command::new(&program).arg("--version")) {
+        return Ok(program);
+    }
+    println!("      cargo-deb is missing: cargo install --locked cargo-deb@{CARGO_DEB}");
+    let mut install = cargo(&["install", "--locked", "--quiet", &format!("cargo-deb@{CARGO_DEB}"), "--root"]);
+    if works(install.arg(&folder)) && works(Command::new(&program).arg("--version")) {
+        return Ok(program);
+    }
+    Err(format!("cargo-deb is missing and cargo install failed (cargo install --locked cargo-deb@{CARGO_DEB})"))
+}
+
+/// Installs the tools of systemd that check units and create users, if they are missing.
+///
+/// # Errors
+/// The reason why a program is missing.
+pub(crate) fn systemd() -> Result<(), String> {
+    debian("systemd-analyze", &["systemd"], || works(Command::new("systemd-analyze").arg("--version")))
+}
+
+/// Installs lintian, which checks Debian packages, if it is missing.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn lintian() -> Result<(), String> {
+    debian("lintian", &["lintian"], || works(Command::new("lintian").arg("--version")))
 }
 
 /// Installs mmdebstrap, which makes root file systems of Debian, if it is missing.

@@ -5,6 +5,7 @@ mod check;
 mod chores;
 mod citation;
 mod component;
+mod deb;
 mod downloads;
 mod environment;
 mod fuzz;
@@ -59,6 +60,8 @@ enum Chore {
     VmTest(guest::VmTest),
     /// Build the Python package for x86-64 and ARM64 in target/wheels, and check that it imports and runs.
     Wheel,
+    /// Make the Debian package of the service in target/debian: the program, its units, man pages and completions.
+    Deb(deb::Deb),
     /// Make the virtual machine of the live experiments with guests (`tactus lab run D9 --live`), in
     /// target/guest/fork-join.
     GuestImage,
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Chore::NewPolicy { name } => new_policy::run(&name),
         Chore::GuestImage => guest::image::run(),
         Chore::Wheel => wheel::run(),
+        Chore::Deb(deb) => deb::run(&deb),
         Chore::VmTest(vm_test) => guest::run(&vm_test),
     };
     done.unwrap_or_else(|error| {

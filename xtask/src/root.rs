@@ -1,5 +1,6 @@
 //! The root folder of the workspace, and cargo commands that run in this folder.
 
+use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -39,6 +40,14 @@ pub(crate) fn typed(command: &Command) -> String {
     words.push(program.file_name().unwrap_or_default().to_string_lossy().into_owned());
     words.extend(command.get_args().map(|word| quoted(&word.to_string_lossy())));
     words.join(" ")
+}
+
+/// Runs `command` and shows its output.
+pub(crate) fn done(command: &mut Command) -> Result<()> {
+    println!("$ {}", typed(command));
+    let status = command.status().with_context(|| format!("cannot run {}", typed(command)))?;
+    ensure!(status.success(), "{} failed: {status}", typed(command));
+    Ok(())
 }
 
 /// Returns `word`, quoted for a shell if necessary.

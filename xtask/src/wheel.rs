@@ -3,8 +3,8 @@
 use crate::component::{self, works};
 use crate::environment::Environment;
 use crate::python::PACKAGE;
-use crate::root::{cargo, root, typed};
-use anyhow::{Context, Result, bail, ensure};
+use crate::root::{cargo, done, root, typed};
+use anyhow::{Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -60,14 +60,6 @@ pub(crate) fn run() -> Result<ExitCode> {
 #[expect(clippy::cast_precision_loss, reason = "a wheel is far smaller than 2^53 bytes")]
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
-}
-
-/// Runs `command` and shows its output.
-fn done(command: &mut Command) -> Result<()> {
-    println!("$ {}", typed(command));
-    let status = command.status().with_context(|| format!("cannot run {}", typed(command)))?;
-    ensure!(status.success(), "{} failed: {status}", typed(command));
-    Ok(())
 }
 
 fn build(python: &Path, target: &str, folder: &Path) -> Result<()> {

@@ -122,6 +122,12 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// (internal) Write a man page for each command
+    #[command(hide = true)]
+    ManPages {
+        /// Directory of the man pages, which exists
+        directory: PathBuf,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -132,8 +138,8 @@ pub(crate) struct Core {
     /// Serve the front ends that connect to this socket, one after another, and keep the promises while there is none
     #[arg(long, value_name = "SOCKET")]
     pub(crate) listen: Option<PathBuf>,
-    /// User ID of the front ends, besides root and the user of the core
-    #[arg(long, value_name = "UID", requires = "listen")]
+    /// User of the front ends, besides root and the user of the core: a user ID, or the name of a local user
+    #[arg(long, value_name = "USER", requires = "listen", value_parser = crate::user_id::user)]
     pub(crate) user: Option<u32>,
     /// Directory of the table of originals; by default /run/tactus, or tactus in $XDG_RUNTIME_DIR
     #[arg(long, value_name = "DIR", requires = "listen")]

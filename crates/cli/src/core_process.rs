@@ -46,5 +46,5 @@ fn resident(args: &Core, socket: &Path, end: &Bell) -> Result<(), Explanation> {
     // The socket may be in the directory.
     directory.create()?;
     let entrance = Entrance::at(socket, args.user)?;
-    run_resident(&setup, &entrance, end).map_err(|failure| failure.reason().clone())
+    run_resident(&setup, &entrance, &service::manager::ready, end).map_err(|failure| failure.reason().clone())
 }

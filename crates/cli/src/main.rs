@@ -30,6 +30,7 @@ mod service_args;
 mod sim;
 mod sweep;
 mod terminal;
+mod user_id;
 mod window;
 mod world;
 
@@ -116,6 +117,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);
             output::print(&String::from_utf8_lossy(&script))?;
+        }
+        Some(Command::ManPages { directory }) => {
+            let written = clap_mangen::generate_to(Cli::command(), &directory);
+            written.map_err(|error| anyhow::anyhow!("cannot write to {}: {error}", directory.display()))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -5,11 +5,17 @@ use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// Maximum quota of a user, 1,024 CPUs. Unit: percent of a CPU.
+pub(crate) const QUOTA_MAX: u32 = 102_400;
+
 pub(crate) const SERVICE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a service that cannot be \
     reached; 2 invalid or refused input, nothing was changed; 130 interrupted.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
+    /// Configuration file, which has these options as keys; by default /etc/tactus/config.toml for root, if it exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Socket of a resident core; by default that of a core which this command starts
     #[arg(long, value_name = "SOCKET")]
     pub(crate) core: Option<PathBuf>,
@@ -19,9 +25,9 @@ pub(crate) struct Serve {
     /// Address and port for clients with certificates: 192.0.2.1:7430; by default only clients of this host are served
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Directory of the certificates of --listen; see `tactus certs init`
-    #[arg(long, value_name = "DIR", default_value = "/etc/tactus/certs", requires = "listen")]
-    pub(crate) certs: PathBuf,
+    /// Directory of the certificates of --listen, by default /etc/tactus/certs; see `tactus certs init`
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    pub(crate) certs: Option<PathBuf>,
     /// Directory of the desired states and the audit log; by default /var/lib/tactus, or ~/.local/state/tactus
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
@@ -32,8 +38,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) libvirt: Option<PathBuf>,
     /// Part of a CPU that each user other than root may promise to the user's own VMs; by default none
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=102_400))]
-    pub(crate) user_quota: u32,
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=i64::from(QUOTA_MAX)))]
+    pub(crate) user_quota: Option<u32>,
     /// Directory of the table of originals of a started core; by default /run/tactus, or tactus in $XDG_RUNTIME_DIR
     #[arg(long, value_name = "DIR", conflicts_with = "core")]
     pub(crate) directory: Option<PathBuf>,

@@ -21,6 +21,7 @@ mod core_link;
 mod enforced;
 mod events;
 mod inventory;
+pub mod manager;
 mod metrics;
 mod recognition;
 mod reconciler;
@@ -39,6 +40,7 @@ use core_link::CoreLink;
 use daemon::Explanation;
 use events::Events;
 use reconciler::Reconciler;
+use requests::Requests;
 use routes::Shared;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -57,7 +59,8 @@ const CHECK: Duration = Duration::from_millis(50);
 /// Parameters of the service.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Unix socket for clients. Every user may connect; the kernel reports the user of each connection.
+    /// Unix socket for clients. Every user may connect; the kernel reports the user of each connection. A socket of the
+    /// service manager takes its place (`sd_listen_fds(3)`).
     pub socket: PathBuf,
     /// Directory of the desired states and the audit log.
     pub state: PathBuf,
@@ -89,13 +92,16 @@ impl Service {
         let store = Store::open(&options.state)?;
         let audit = Audit::open(&options.state)?;
         let remote = options.remote.as_ref().map(|(address, certs)| listen(*address, certs)).transpose()?;
-        let local = LocalListener::at(&options.socket, 0o666, None).map_err(|error| match error {
-            sys::Error::Absent { .. } => {
-                let why = format!("another service listens at {}", options.socket.display());
-                Explanation::new(why, "end it, or use --socket with another path")
-            }
-            other => other.into(),
-        })?;
+        let local = match manager::socket()? {
+            Some(socket) => socket,
+            None => LocalListener::at(&options.socket, 0o666, None).map_err(|error| match error {
+                sys::Error::Absent { .. } => {
+                    let why = format!("another service listens at {}", options.socket.display());
+                    Explanation::new(why, "end it, or use --socket with another path")
+                }
+                other => other.into(),
+            })?,
+        };
         Ok(Service { options, store, audit, listeners: Listeners { local, remote } })
     }
 
@@ -103,6 +109,12 @@ impl Service {
     #[must_use]
     pub fn remote(&self) -> Option<SocketAddr> {
         self.listeners.remote.as_ref().and_then(|(listener, _)| listener.local_addr().ok())
+    }
+
+    /// Returns the path of the socket for clients.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        self.listeners.local.path()
     }
 
     /// Serves clients until `is_over` returns true. `core` is the socket of the resident core, and `policy` finds a
@@ -129,7 +141,7 @@ impl Service {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| failed("start the service", &error))?;
         let (requests, receiver) = requests::channel();
-        let router = routes::router(Shared { requests, events });
+        let router = routes::router(Shared { requests: requests.clone(), events });
         let (alive, ended) = oneshot::channel::<()>();
         let reconciling = std::thread::Builder::new().name("reconciler".to_string());
         let reconciling = reconciling.spawn(move || {
@@ -138,7 +150,7 @@ impl Service {
             requests::serve(&mut reconciler, &receiver);
         });
         let reconciling = reconciling.map_err(|error| failed("start a thread", &error))?;
-        let served = runtime.block_on(answer(&mut listeners, router, is_over, ended));
+        let served = runtime.block_on(answer(&mut listeners, router, requests, is_over, ended));
         // Readers of events may still be connected. The last requests end with the runtime, and then the reconciler ends.
         drop(runtime);
         let reconciled = reconciling.join();
@@ -166,10 +178,11 @@ struct Listeners {
 }
 
 /// Answers the requests of clients until `is_over` returns true, and the unfinished requests for [`GRACE`]. Ends at once if
-/// the reconciler has `ended`.
+/// the reconciler has `ended`. Informs the service manager.
 async fn answer(
     listeners: &mut Listeners,
     router: axum::Router,
+    requests: Requests,
     is_over: impl Fn() -> bool,
     ended: oneshot::Receiver<()>,
 ) -> io::Result<()> {
@@ -190,7 +203,9 @@ async fn answer(
     tokio::select! {
         () = over => {}
         _ = ended => return Ok(()),
+        () = manager::keep_informed(requests) => {}
     }
+    manager::stopping();
     ending.send_replace(true);
     let _ = tokio::time::timeout(GRACE, connections.ended()).await;
     Ok(())

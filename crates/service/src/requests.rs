@@ -16,6 +16,8 @@ const WAITING_MOST: usize = 1_024;
 /// A request to the reconciler, with the way of its reply.
 #[derive(Debug)]
 pub(crate) enum Ask {
+    /// A question whether the reconciler works.
+    Beat(oneshot::Sender<()>),
     Host(oneshot::Sender<Host>),
     List(oneshot::Sender<Vec<Vm>>),
     Show(String, oneshot::Sender<Result<Vm, Problem>>),
@@ -71,6 +73,7 @@ pub(crate) fn serve(reconciler: &mut Reconciler, requests: &Receiver<Ask>) {
 fn answer(reconciler: &mut Reconciler, ask: Ask) {
     // A client that has left needs no reply.
     match ask {
+        Ask::Beat(reply) => drop(reply.send(())),
         Ask::Host(reply) => drop(reply.send(reconciler.host())),
         Ask::List(reply) => drop(reply.send(reconciler.list())),
         Ask::Show(vm, reply) => drop(reply.send(reconciler.show(&vm))),

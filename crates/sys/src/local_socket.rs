@@ -1,15 +1,18 @@
 //! Unix sockets: listening at a path, and the process at the other end.
 
 use crate::{Error, Result};
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{socket_acceptconn, socket_peercred};
+use rustix::net::{SocketAddrUnix, getsockname};
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 /// A socket that listens at a path, without blocking. The file is removed with the value, unless another process has
-/// replaced it.
+/// created or replaced it.
 #[derive(Debug)]
 pub struct LocalListener {
     listener: UnixListener,
@@ -46,6 +49,33 @@ impl LocalListener {
         }
         socket.listener.set_nonblocking(true).map_err(failed)?;
         Ok(socket)
+    }
+
+    /// Returns the listening socket `socket`, which this process has inherited. Its file stays.
+    ///
+    /// # Errors
+    /// `socket` is no Unix socket that listens at a path.
+    pub fn inherited(socket: OwnedFd) -> Result<LocalListener> {
+        let path =
+            getsockname(&socket).ok().and_then(|address| SocketAddrUnix::try_from(address).ok()).and_then(|unix| {
+                let path = unix.path_bytes().filter(|_| socket_acceptconn(&socket) == Ok(true))?;
+                Some(PathBuf::from(OsStr::from_bytes(path)))
+            });
+        let path = path.ok_or_else(|| Error::Absent {
+            what: "the inherited socket".to_string(),
+            why: "it is no Unix socket that listens at a path".to_string(),
+            remedy: "pass a socket like that of ListenStream=/run/tactus.sock (systemd.socket)",
+        })?;
+        let listener = UnixListener::from(socket);
+        let failed = |error: io::Error| Error::from(error, format!("listen at {}", path.display()), "");
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(LocalListener { listener, path, inode: None })
+    }
+
+    /// Returns the path at which the socket listens.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Accepts a connection, if one is waiting.
@@ -135,6 +165,25 @@ mod tests {
         std::fs::write(&path, "a file").unwrap();
         assert!(LocalListener::at(&path, 0o600, None).unwrap_err().to_string().contains("cannot listen"));
         assert_eq!(std::fs::read(&path).unwrap(), b"a file");
+    }
+
+    #[test]
+    fn an_inherited_socket_listens_at_its_path_and_its_file_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("api.sock");
+        let listener = LocalListener::inherited(UnixListener::bind(&path).unwrap().into()).unwrap();
+        assert_eq!(listener.path(), path);
+        assert!(listener.accept().unwrap().is_none(), "it does not block");
+        let _client = UnixStream::connect(&path).unwrap();
+        assert!(listener.accept().unwrap().is_some());
+        drop(listener);
+        assert!(path.exists());
+        let (one, other) = UnixStream::pair().unwrap();
+        let inet = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for wrong in [OwnedFd::from(one), other.into(), inet.into(), std::fs::File::open("/dev/null").unwrap().into()] {
+            let refused = LocalListener::inherited(wrong).unwrap_err();
+            assert!(refused.to_string().contains("no Unix socket that listens"), "{refused}");
+        }
     }
 
     #[test]

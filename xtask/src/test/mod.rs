@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     run_all(&steps)
 }
 
-/// Installs the Python programs and QEMU, and fetches the guest kernel.
+/// Installs the Python programs, the tools of the package and QEMU, and fetches the guest kernel.
 fn download() {
     for oracle in [SIMSO, TRAPPY, LISA] {
         let _ = oracle.python();
@@ -46,6 +46,8 @@ fn download() {
     let _ = citation::TOOL.python();
     let _ = python::TOOLS.python();
     let _ = component::curl();
+    let _ = component::systemd();
+    let _ = component::cargo_deb();
     let _ = component::qemu().and_then(|()| guest::fetch_kernel());
 }
 

@@ -4,6 +4,7 @@ mod changes;
 mod own_core;
 mod places;
 mod serve;
+mod settings;
 mod top;
 mod views;
 

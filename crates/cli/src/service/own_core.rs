@@ -95,6 +95,10 @@ impl Start {
         let mut command = Command::new(this_program());
         command.arg0("tactus").args(["core", "--listen"]).arg(self.directory.socket());
         command.arg("--directory").arg(self.directory.path());
+        // The service manager knows the service alone.
+        for variable in service::manager::VARIABLES {
+            command.env_remove(variable);
+        }
         // An interrupt of the terminal is for the service, which ends the core afterwards.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
         let failed =

@@ -34,6 +34,11 @@ pub(super) fn state(path: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(own.ok_or_else(|| refused(&missing()))?.join("tactus"))
 }
 
+/// Returns the directory of the certificates of a service: `path`, or the default.
+pub(super) fn certs_of_service(path: Option<&Path>) -> PathBuf {
+    path.unwrap_or(Path::new("/etc/tactus/certs")).to_path_buf()
+}
+
 /// Returns the directory of the certificates of a client: `path`, or the default of this user.
 pub(super) fn certs_of_client(path: Option<&Path>) -> Result<PathBuf, Failure> {
     let own = || absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));

@@ -11,6 +11,7 @@ mod release;
 mod remote;
 mod run;
 mod seeds;
+mod serve;
 mod sweeps;
 mod worlds;
 mod xenmon;

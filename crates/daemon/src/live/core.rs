@@ -75,13 +75,14 @@ pub fn run_core(
 }
 
 /// Turns this process into a resident core, which serves the front ends that connect to `entrance`, one after another.
-/// Returns when the end is requested, by a front end or by a ring of `end`, and all threads are restored.
+/// Calls `ready` when the first one can be served. Returns when the end is requested, by a front end or by a ring of `end`,
+/// and all threads are restored.
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn run_resident(setup: &Setup, entrance: &Entrance, end: &Bell) -> Result<(), Failure> {
+pub fn run_resident(setup: &Setup, entrance: &Entrance, ready: &dyn Fn(), end: &Bell) -> Result<(), Failure> {
     thread::set_name(NAME);
-    serve(setup, FrontEnds::Of { entrance, setup }, end)
+    serve(setup, FrontEnds::Of { entrance, setup, ready }, end)
 }
 
 /// Keeps promises until the end is requested, and then restores all threads.

@@ -33,8 +33,9 @@ const VISITOR: u64 = 3;
 pub(super) enum FrontEnds<'f> {
     /// The front end that has started the core. Its end is the end of the core.
     Only(&'f mut Connection),
-    /// The front ends that connect to the entrance of a resident core with the parameters `setup`.
-    Of { entrance: &'f Entrance, setup: &'f Setup },
+    /// The front ends that connect to the entrance of a resident core with the parameters `setup`. `ready` is called when the
+    /// core can serve them.
+    Of { entrance: &'f Entrance, setup: &'f Setup, ready: &'f dyn Fn() },
 }
 
 /// The reason why a front end is served no longer.
@@ -62,8 +63,9 @@ pub(super) fn serve(shared: &Shared<'_>, front_ends: FrontEnds<'_>, end: &Bell) 
             let begun = connection.send(&Message::Ready { epoch }, || service.commands.goes_on());
             begun.and_then(|()| service.converse(connection, None)).map(drop)
         }
-        FrontEnds::Of { entrance, setup } => {
+        FrontEnds::Of { entrance, setup, ready } => {
             service.waiting.add(entrance, VISITOR)?;
+            ready();
             let attached = Message::Attached { pid: std::process::id(), epoch, opening: Opening::new(setup) };
             service.receive(&Visits { entrance, attached })
         }
@@ -293,7 +295,7 @@ mod tests {
         std::thread::scope(|scope| {
             let core = scope.spawn(|| {
                 let shared = shared(&kernel, place.path());
-                serve(&shared, FrontEnds::Of { entrance: &entrance, setup: &setup }, &end)
+                serve(&shared, FrontEnds::Of { entrance: &entrance, setup: &setup, ready: &|| {} }, &end)
             });
             let _ending = Ending(&end);
             let attach = || Client::attach(&path, policies::find).unwrap();

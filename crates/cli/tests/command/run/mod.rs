@@ -24,6 +24,7 @@ mod refuses;
 mod reservations;
 mod resident;
 mod restores;
+mod sandbox;
 mod service;
 mod shares;
 mod sleepers;

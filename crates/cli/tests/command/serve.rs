@@ -1,0 +1,143 @@
+//! `tactus serve` without a core: its configuration file, and its service manager.
+
+use super::Place;
+use sched::Nanos;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use sys::clock;
+use sys::process::Process;
+
+/// Maximum time that a step of a few milliseconds may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit of the service manager for signs of life.
+const WATCHDOG: Duration = Duration::from_millis(300);
+/// Arguments of a service without a core.
+const SERVE: [&str; 5] = ["serve", "--state", "state", "--core", "none.sock"];
+
+/// A service, and the socket of its service manager.
+struct Supervised {
+    service: Child,
+    manager: UnixDatagram,
+}
+
+impl Supervised {
+    fn begin(place: &Place) -> Supervised {
+        let path = place.0.path().join("notify.sock");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let mut command = place.command(&[&SERVE[..], &["--socket", "api.sock"]].concat());
+        command.env("NOTIFY_SOCKET", path).env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());
+        let service = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Supervised { service, manager }
+    }
+
+    /// Returns the next message to the service manager; `None` if there is none within `limit`.
+    fn next(&self, limit: Duration) -> Option<String> {
+        self.manager.set_read_timeout(Some(limit)).unwrap();
+        let mut bytes = [0; 256];
+        let length = self.manager.recv(&mut bytes).ok()?;
+        Some(String::from_utf8(bytes[..length].to_vec()).unwrap())
+    }
+
+    /// Waits until the service has sent `message`.
+    fn expect(&self, message: &str) {
+        while self.next(PATIENCE).expect(message) != format!("{message}\n") {}
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        let _ = self.service.kill();
+        let _ = self.service.wait();
+    }
+}
+
+#[test]
+fn the_service_manager_learns_of_the_start_the_work_and_the_end() {
+    let place = Place::new();
+    let mut supervised = Supervised::begin(&place);
+    assert_eq!(supervised.next(PATIENCE).as_deref(), Some("READY=1\n"));
+    let listed = place.run(&["list", "--socket", "api.sock"]);
+    assert_eq!(listed.code, Some(0), "a service that is ready serves: {}", listed.stderr);
+    for _ in 0..3 {
+        assert_eq!(supervised.next(PATIENCE).as_deref(), Some("WATCHDOG=1\n"));
+    }
+    Process::open(supervised.service.id()).unwrap().terminate().unwrap();
+    supervised.expect("STOPPING=1");
+    assert_eq!(supervised.service.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_service_with_a_reconciler_that_hangs_sends_no_sign_of_life() {
+    let place = Place::new();
+    let supervised = Supervised::begin(&place);
+    supervised.expect("READY=1");
+    // The reconciler writes the desired states to this file, and opening it waits for a reader.
+    let draft = place.0.path().join("state/desired.json.new");
+    assert!(Command::new("mkfifo").arg(&draft).status().unwrap().success());
+    let vm = format!("pid:{}", std::process::id());
+    let mut set = place.command(&["set", &vm, "--weight", "50", "--socket", "api.sock"]);
+    let set = set.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begin = clock::now();
+    // Several intervals without a sign: the service manager would have started the service again.
+    while supervised.next(4 * WATCHDOG).is_some() {
+        assert!(clock::now().since(begin) < Nanos::s(20), "the reconciler hangs, and signs of life arrive");
+    }
+    let reader = std::fs::File::open(&draft).unwrap();
+    supervised.expect("WATCHDOG=1");
+    drop(reader);
+    // A pipe cannot be synchronised, so the change is refused.
+    let refused = set.wait_with_output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stderr));
+}
+
+#[test]
+fn clients_wait_at_the_socket_of_the_service_manager() {
+    let place = Place::new();
+    let path = place.0.path().join("passed.sock");
+    let passed = UnixListener::bind(&path).unwrap();
+    let early = place.command(&["list", "--socket", "passed.sock"]).stdout(Stdio::null()).spawn().unwrap();
+    let early = Process::open(early.id()).map(|process| (early, process)).unwrap();
+    let serve = place.command(&[&SERVE[..], &["--socket", "other.sock"]].concat());
+    // The passed socket has the number 3, and LISTEN_PID is known only in the process itself.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\"", "sh"]);
+    shell.arg(serve.get_program()).args(serve.get_args()).current_dir(place.0.path());
+    let mut service = shell.stdin(OwnedFd::from(passed)).stderr(Stdio::null()).spawn().unwrap();
+    let (mut early, process) = early;
+    assert!(process.ends_within(Nanos::s(20)), "the client that was there first is served");
+    assert_eq!(early.wait().unwrap().code(), Some(0));
+    Process::open(service.id()).unwrap().terminate().unwrap();
+    assert_eq!(service.wait().unwrap().code(), Some(0));
+    assert_eq!(place.files(), ["passed.sock", "state"], "the socket of the manager stays, and there is no other");
+}
+
+#[test]
+fn a_service_reads_its_configuration_file_and_refuses_a_wrong_one() {
+    let place = Place::new();
+    let (socket, state) = (place.0.path().join("api.sock"), place.0.path().join("kept"));
+    let core = place.0.path().join("none.sock");
+    let right = format!("core = {core:?}\nsocket = {socket:?}\nstate = {state:?}\nuser-quota = 20\n");
+    place.file("config.toml", format!("{right}quota = 5\n"));
+    let serve = ["serve", "--config", "config.toml"];
+    let refused = place.run(&serve);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    for words in ["the configuration has no key `quota`", "config.toml:5:1", "help: use one of certs, core"] {
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    }
+    assert_eq!(place.files(), ["config.toml"], "nothing was begun");
+    let missing = place.run(&["serve", "--config", "other.toml"]);
+    assert!(missing.code == Some(2) && missing.stderr.contains("`other.toml` cannot be read"), "{}", missing.stderr);
+    place.file("config.toml", right);
+    let mut command = place.command(&serve);
+    let mut service = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begin = clock::now();
+    while place.run(&["list", "--socket", "api.sock"]).code != Some(0) {
+        assert!(clock::now().since(begin) < Nanos::s(20), "the service does not listen");
+        clock::sleep(Nanos::ms(20));
+    }
+    Process::open(service.id()).unwrap().terminate().unwrap();
+    assert_eq!(service.wait().unwrap().code(), Some(0));
+    assert!(state.join("audit.jsonl").exists());
+}

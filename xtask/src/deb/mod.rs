@@ -1,0 +1,67 @@
+//! `cargo xtask deb`: makes the Debian package of the service, and checks it.
+
+mod lifecycle;
+mod package;
+#[cfg(test)]
+mod units;
+
+use crate::component;
+use crate::program::TACTUS;
+use crate::root::{done, root};
+use anyhow::Result;
+use clap::Args;
+use lifecycle::Root;
+use package::{Package, Programs, Target};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// Options of `cargo xtask deb`.
+#[derive(Args, Debug)]
+pub(crate) struct Deb {
+    /// Check the package: lintian, and installation, upgrade, removal and purge in a root file system of Debian.
+    #[arg(long)]
+    check: bool,
+    /// Profile of cargo in which `tactus` is built.
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    profile: String,
+    /// Suite of Debian for the check.
+    #[arg(long, default_value = "stable", requires = "check")]
+    suite: String,
+}
+
+/// Makes the package in target/debian.
+pub(crate) fn run(deb: &Deb) -> Result<ExitCode> {
+    let programs = Programs::of(&TACTUS.build_in(&deb.profile)?)?;
+    let folder = root().join("target/debian");
+    let package = programs.pack(Target { version: env!("CARGO_PKG_VERSION"), folder: &folder })?;
+    println!("{}: {:.1} MB", shown(&package), megabytes(&package)?);
+    if deb.check {
+        check(&programs, &package, &deb.suite)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(programs: &Programs, package: &Package, suite: &str) -> Result<()> {
+    component::lintian().map_err(anyhow::Error::msg)?;
+    let mut lintian = Command::new("lintian");
+    done(lintian.args(["--fail-on", "error,warning", "--suppress-tags", UNFIT_TAGS]).arg(&package.path))?;
+    // The next version is for the check alone.
+    let next = programs.pack(Target { version: "99.0", folder: &root().join("target/deb") })?;
+    let directory = Root::of_debian(suite)?;
+    let ends = lifecycle::check(&Root::Chroot(directory), package, &next)?;
+    println!("installed, upgraded, removed, purged: {ends}");
+    Ok(())
+}
+
+/// Tags of lintian that do not apply: a package that is not part of Debian closes no bug of Debian.
+const UNFIT_TAGS: &str = "initial-upload-closes-no-bugs";
+
+fn shown(package: &Package) -> String {
+    let path: PathBuf = package.path.strip_prefix(root()).unwrap_or(&package.path).to_path_buf();
+    path.display().to_string()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a package is far smaller than 2^53 bytes")]
+fn megabytes(package: &Package) -> Result<f64> {
+    Ok(std::fs::metadata(&package.path)?.len() as f64 / 1e6)
+}

@@ -1,0 +1,132 @@
+//! [`Programs`]: the files that the Debian package has besides those of the repository; [`Package`]: the package.
+
+use crate::component;
+use crate::root::{cargo, done, root, typed};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Folder of the generated files. The manifest of the crate `cli` has this path, too.
+const FOLDER: &str = "target/deb";
+/// The shells with completions.
+const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+
+/// The generated files of the package: the program, its man pages, its completions and the changelog of Debian.
+#[derive(Debug)]
+pub(super) struct Programs {
+    folder: PathBuf,
+}
+
+/// The version and the folder of a package.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<'t> {
+    /// Version without the revision of the package.
+    pub(super) version: &'t str,
+    pub(super) folder: &'t Path,
+}
+
+/// A Debian package.
+#[derive(Debug)]
+pub(super) struct Package {
+    pub(super) path: PathBuf,
+    /// Version with the revision of the package.
+    pub(super) version: String,
+}
+
+impl Programs {
+    /// Generates the files with `program`, a build of `tactus`.
+    pub(super) fn of(program: &Path) -> Result<Programs> {
+        let folder = root().join(FOLDER);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("man"))?;
+        let copy = folder.join("tactus");
+        // Separate debug symbols would be larger than the program.
+        done(Command::new("objcopy").arg("--strip-unneeded").arg(program).arg(&copy))?;
+        done(Command::new(&copy).arg("man-pages").arg(folder.join("man")))?;
+        for shell in SHELLS {
+            let output = Command::new(&copy).args(["completions", shell]).output()?;
+            ensure!(output.status.success(), "`tactus completions {shell}` failed: {}", output.status);
+            fs::write(folder.join(format!("tactus.{shell}")), output.stdout)?;
+        }
+        Ok(Programs { folder })
+    }
+
+    /// Makes the package with cargo-deb.
+    pub(super) fn pack(&self, Target { version, folder }: Target<'_>) -> Result<Package> {
+        let cargo_deb = component::cargo_deb().map_err(anyhow::Error::msg)?;
+        let version = format!("{}-1", version);
+        fs::write(self.folder.join("changelog"), changelog(&version, &date()?))?;
+        let path = folder.join(format!("tactus_{version}_{}.deb", architecture()?));
+        let mut pack = Command::new(cargo_deb);
+        pack.args(["--package", "cli", "--no-build", "--no-strip", "--quiet", "--deb-version", &version, "--output"])
+            .arg(&path);
+        // cargo-deb removes all packages from target/debian of its target folder, including those of other versions.
+        pack.env("CARGO_TARGET_DIR", &self.folder);
+        // The time of the commit, so that two packages of one commit are equal.
+        pack.env("SOURCE_DATE_EPOCH", commit("%ct")?).env("CARGO", cargo(&[]).get_program()).current_dir(root());
+        done(&mut pack)?;
+        Ok(Package { path, version })
+    }
+}
+
+#[cfg(test)]
+impl Programs {
+    /// Returns files with a stand-in for the program, for tests of the package without a build.
+    pub(super) fn stand_in() -> Result<Programs> {
+        let folder = root().join(FOLDER);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("man"))?;
+        for name in ["tactus", "man/tactus.1", "tactus.bash", "tactus.zsh", "tactus.fish"] {
+            fs::write(folder.join(name), "#!/bin/sh\n")?;
+        }
+        Ok(Programs { folder })
+    }
+}
+
+/// Returns the changelog in Debian's format (deb-changelog(5)) with an entry for `version`.
+fn changelog(version: &str, date: &str) -> String {
+    let maintainer = "The Tactus developers <tactus@users.noreply.github.com>";
+    format!("tactus ({version}) unstable; urgency=medium\n\n  * Version {version}.\n\n -- {maintainer}  {date}\n")
+}
+
+/// Returns the date of the commit as in a changelog.
+fn date() -> Result<String> {
+    commit("%cD")
+}
+
+fn commit(format: &str) -> Result<String> {
+    let mut git = Command::new("git");
+    git.args(["log", "-1", &format!("--format={format}")]).current_dir(root());
+    output(&mut git)
+}
+
+/// Returns Debian's name of the architecture of this machine.
+fn architecture() -> Result<String> {
+    output(Command::new("dpkg").arg("--print-architecture"))
+}
+
+/// Returns the output of `command`, which must succeed, without the last line end.
+pub(super) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {}", typed(command)))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} failed: {}", typed(command), error.trim());
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_changelog_of_the_package_is_one_of_debian() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("changelog");
+        fs::write(&file, changelog("1.2-1", "Fri, 27 Nov 2026 19:49:20 +0000")).unwrap();
+        let mut parse = Command::new("dpkg-parsechangelog");
+        match parse.args(["--show-field", "Version", "--file"]).arg(&file).output() {
+            Ok(parsed) => assert_eq!(String::from_utf8_lossy(&parsed.stdout).trim(), "1.2-1"),
+            Err(error) => eprintln!("SKIPPED: dpkg-parsechangelog: {error}"),
+        }
+    }
+}

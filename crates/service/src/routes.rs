@@ -10,7 +10,7 @@ use api::{Desired, Event, Happened, Host, PROBLEM, Problem, ThreadUsages, Usages
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::header::{CONTENT_TYPE, ETAG, IF_MATCH};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -152,7 +152,9 @@ async fn read<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> R
         (status = 403, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, body = Problem, content_type = "application/problem+json"),
+        (status = 408, body = Problem, content_type = "application/problem+json"),
         (status = 412, body = Problem, content_type = "application/problem+json"),
+        (status = 413, body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 async fn set(
@@ -162,6 +164,12 @@ async fn set(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, Refused> {
+    // Before the body is read, so that a client that waits for `100 Continue` does not send it.
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > BODY_MOST) {
+        let detail = format!("the body has more than {BODY_MOST} bytes");
+        return Err(Problem::new(413, "Payload Too Large", detail, "send a shorter body").into());
+    }
     let body = timeout(BODY_TIME, Json::<Desired>::from_request(request, &())).await;
     let late = || Problem::new(408, "Request Timeout", "the body of the request did not arrive", "repeat the request");
     let Json(desired) = body.map_err(|_| late())?.map_err(|rejection| malformed(&rejection))?;

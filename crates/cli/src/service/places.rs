@@ -55,10 +55,11 @@ pub(super) fn labels(path: Option<&Path>) -> PathBuf {
 }
 
 /// Returns the directory of libvirt's status files: `path`, or the default of the libvirt of this user.
-pub(super) fn libvirt(path: Option<&Path>) -> Result<PathBuf, Failure> {
-    // The directories of qemu:///system and of qemu:///session.
-    let end = if privileges::user() == 0 { "libvirt/qemu" } else { "libvirt/qemu/run" };
-    path.map_or_else(|| Ok(volatile()?.join(end)), |path| Ok(path.to_path_buf()))
+pub(super) fn libvirt(path: Option<&Path>) -> PathBuf {
+    // The directories of qemu:///system and of qemu:///session. A system user has no session.
+    let of_session = || absolute("XDG_RUNTIME_DIR").filter(|_| privileges::user() != 0);
+    let default = || of_session().map_or_else(|| PathBuf::from("/run/libvirt/qemu"), |it| it.join("libvirt/qemu/run"));
+    path.map_or_else(default, Path::to_path_buf)
 }
 
 /// Returns the directory of volatile files of this user.

@@ -18,7 +18,7 @@ pub(crate) fn serve(args: &Serve) -> Result<(), Failure> {
     let state = places::state(settings.state.as_deref())?;
     let remote = settings.listen.map(|address| (address, places::certs_of_service(settings.certs.as_deref())));
     let labels = places::labels(settings.labels.as_deref());
-    let libvirt = places::libvirt(settings.libvirt.as_deref())?;
+    let libvirt = places::libvirt(settings.libvirt.as_deref());
     let options = Options { socket, state, labels, libvirt, remote, user_quota: settings.user_quota.unwrap_or(0) };
     // Before a core starts or changes hands, this service must be able to serve.
     let service = Service::open(options).map_err(|reason| refused(&reason))?;

@@ -4,6 +4,7 @@
 use super::run::turn;
 use super::{Done, Place};
 use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 const MECHANISMS: [&str; 10] = [
@@ -95,7 +96,9 @@ fn an_interrupted_doctor_leaves_no_groups_and_no_processes() {
         let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id()));
         let killed = std::process::Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
         assert!(killed.is_ok_and(|status| status.success()));
-        assert_eq!(child.wait().expect("it ends").code(), Some(130), "after {after_ms} ms");
+        let end = child.wait().expect("it ends");
+        // On a busy host, the signal may arrive before the program handles it, and ends it then.
+        assert!(end.code() == Some(130) || end.signal() == Some(2), "after {after_ms} ms: {end}");
         assert_eq!(left_groups(child.id()), [""; 0], "after {after_ms} ms");
         for pid in children.unwrap_or_default().split_ascii_whitespace() {
             let is_gone = || {

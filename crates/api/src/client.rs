@@ -153,14 +153,21 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub fn set(&self, vm: &str, generation: Option<u64>, desired: &Desired, why: Option<&str>) -> Result<Vm, Error> {
-        let mut request = self.http.put(self.of(vm, "/desired")).json(desired);
-        if let Some(generation) = generation {
-            request = request.header(IF_MATCH, format!("\"{generation}\""));
-        }
+        let mut request = if_match(self.http.put(self.of(vm, "/desired")).json(desired), generation);
         if let Some(why) = why {
             request = request.header(WHY, escaped(why));
         }
         self.read(request)
+    }
+
+    /// Returns the VM as it would be after [`set`](Client::set). Nothing changes. A weight and a cap are checked for their values
+    /// only.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn would_set(&self, vm: &str, generation: Option<u64>, desired: &Desired) -> Result<Vm, Error> {
+        let request = self.http.put(self.of(vm, "/desired?dry-run=true")).json(desired);
+        self.read(if_match(request, generation))
     }
 
     /// Calls `each` with the events after number `after`, as they happen; `None`: from now on. Ends when `each` returns
@@ -229,6 +236,14 @@ fn reason(error: &reqwest::Error) -> String {
         inner = next;
     }
     inner.to_string()
+}
+
+/// Lets a request fail if the VM has another generation than `generation`.
+fn if_match(request: RequestBuilder, generation: Option<u64>) -> RequestBuilder {
+    match generation {
+        Some(generation) => request.header(IF_MATCH, format!("\"{generation}\"")),
+        None => request,
+    }
 }
 
 /// Returns `host` with the usual port if it has none. An IPv6 address with a port is in brackets.

@@ -131,6 +131,9 @@ pub(crate) struct Set {
     #[arg(long, help_heading = "Share", conflicts_with = "cap")]
     pub(crate) no_cap: bool,
 
+    /// Change nothing; show whether the change would be made
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Change the VM only if it has this generation
     #[arg(long, value_name = "N")]
     pub(crate) if_generation: Option<u64>,

@@ -55,7 +55,21 @@ impl Scene {
     }
 
     fn admit(&mut self, request: &PromiseRequest, pid: u32) -> Result<Vec<EntityId>, Refusal> {
-        self.kept.admit(request, pid, &[self.daemon.pid()], None)
+        let would = self.kept.would_admit(request, pid, &[self.daemon.pid()], None);
+        let did = self.kept.admit(request, pid, &[self.daemon.pid()], None);
+        // The kernel may refuse what fits, or the host may stop the daemon.
+        let agree = if would.is_ok() { !matches!(did, Err(Refusal::NoRoom(_))) } else { did.is_err() };
+        assert!(agree, "{request:?}: {would:?}, and then {did:?}");
+        did
+    }
+
+    /// Changes a promise, after a question whether it would be changed.
+    fn adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        let would = self.kept.would_adjust(e, slice, period);
+        let (did, _) = self.kept.adjust(e, slice, period);
+        let agree = if would.is_ok() { !matches!(did, Err(Refusal::NoRoom(_))) } else { did.is_err() };
+        assert!(agree, "{slice} in {period}: {would:?}, and then {did:?}");
+        did
     }
 
     /// Asserts that a request is refused with `words`, and that nothing has changed.
@@ -254,9 +268,9 @@ fn a_refusal_of_the_kernel_changes_nothing() {
     scene.assert_refused(&request(4, 10), client, &["SCHED_DEADLINE has reserved too much already"]);
     scene.assert_refused(&request(1, 10), other, &["has a reservation already", "chrt --other"]);
     let entity = scene.admit(&request(3, 10), client).unwrap()[0];
-    let (answer, _) = scene.kept.adjust(entity, Nanos::ms(4), Nanos::ms(10));
+    let answer = scene.adjust(entity, Nanos::ms(4), Nanos::ms(10));
     assert!(answer.unwrap_err().to_string().contains("has reserved too much already"));
-    assert!(scene.table.entries().len() == 1 && scene.kept.adjust(entity, Nanos::ms(2), Nanos::ms(10)).0.is_ok());
+    assert!(scene.table.entries().len() == 1 && scene.adjust(entity, Nanos::ms(2), Nanos::ms(10)).is_ok());
 }
 
 #[test]
@@ -308,14 +322,14 @@ fn a_changed_promise_takes_effect_in_place() {
     let client = scene.client();
     let entity = scene.admit(&request(2, 10), client).unwrap()[0];
     scene.pass(Nanos::ms(100));
-    assert!(scene.kept.adjust(entity, Nanos::ms(10), Nanos::ms(20)).0.is_ok());
+    assert!(scene.adjust(entity, Nanos::ms(10), Nanos::ms(20)).is_ok());
     assert_eq!(
         scene.host.world().setting(client).unwrap().attributes,
         Attributes::reserved(Nanos::ms(10), Nanos::ms(20))
     );
     let ran = scene.ran(client, Nanos::s(1));
     assert!((Nanos::ms(480)..=Nanos::ms(520)).contains(&ran), "{ran}");
-    let (answer, _) = scene.kept.adjust(entity, Nanos::ms(19), Nanos::ms(20));
+    let answer = scene.adjust(entity, Nanos::ms(19), Nanos::ms(20));
     let refused = answer.unwrap_err().to_string();
     assert!(refused.contains("use at most 18ms every 20ms"), "its own part counts as free: {refused}");
     let row = scene.table.entries();

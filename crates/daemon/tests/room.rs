@@ -33,10 +33,25 @@ impl Scene {
         Scene { host, daemon, dispatcher }
     }
 
-    /// Requests a promise to a new process.
+    fn client(&self) -> u32 {
+        self.host.world_mut().start("client", ROOT, Workload::Hog).unwrap()
+    }
+
+    /// Requests a promise to a new process, after a question whether it would be made.
     fn admit(&mut self, request: &PromiseRequest) -> Result<Vec<EntityId>, Refusal> {
-        let pid = self.host.world_mut().start("client", ROOT, Workload::Hog).unwrap();
-        self.dispatcher.admit(request, pid, &[self.daemon.pid()]).map(|(entities, _)| entities)
+        let pid = self.client();
+        let would = self.dispatcher.would_admit(request, pid, &[self.daemon.pid()], None);
+        let did = self.dispatcher.admit(request, pid, &[self.daemon.pid()]).map(|(entities, _)| entities);
+        assert_eq!(would.is_ok(), did.is_ok(), "{request:?}: {would:?}, and then {did:?}");
+        did
+    }
+
+    /// Changes a promise, after a question whether it would be changed.
+    fn adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        let would = self.dispatcher.would_adjust(e, slice, period);
+        let (did, _) = self.dispatcher.adjust(e, slice, period);
+        assert_eq!(would.is_ok(), did.is_ok(), "{slice} in {period}: {would:?}, and then {did:?}");
+        did
     }
 
     /// Asserts that a request is admitted, and ends the promise.
@@ -121,6 +136,9 @@ fn check(
     }
     scene.dispatcher.set_interfering(room.interfering().to_vec());
     for (other, entities) in dispatched {
+        let instead = entities.first().copied();
+        let would = scene.dispatcher.would_admit(refused, scene.client(), &[scene.daemon.pid()], instead);
+        assert_eq!(would.is_ok(), ways.ends.contains(&other.name), "{refused:?} instead of {}: {would:?}", other.name);
         scene.dismiss(entities);
         if ways.ends.contains(&other.name) {
             scene.assert_fits(refused);
@@ -270,20 +288,20 @@ fn a_promise_that_is_changed_moved_or_ended_leaves_the_right_time_beside_interfe
     // A second client with a shorter period needs more time for the thread: 2.9 ms of 10 ms instead of 11.9 ms of 100 ms.
     scene.assert_fits(&request("new", Nanos::ms(1), Nanos::ms(10), 1, all));
     scene.assert_does_not_fit(&request("new", Nanos::us(1_200), Nanos::ms(10), 1, all));
-    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(7), Nanos::ms(10)).0.is_err());
-    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(6), Nanos::ms(10)).0.is_ok());
+    assert!(scene.adjust(long[0], Nanos::ms(7), Nanos::ms(10)).is_err());
+    assert!(scene.adjust(long[0], Nanos::ms(6), Nanos::ms(10)).is_ok());
     scene.assert_does_not_fit(&request("new", Nanos::ms(2), Nanos::ms(100), 1, all));
-    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(50), Nanos::ms(100)).0.is_ok());
+    assert!(scene.adjust(long[0], Nanos::ms(50), Nanos::ms(100)).is_ok());
     scene.assert_fits(&request("new", Nanos::ms(20), Nanos::ms(100), 1, all));
     // More threads than there is time for: the promise stays, and no further one is made until they have ended.
     let many = (1..20).map(|tid| InterferingThread { tid, ..threads[0].clone() });
     scene.dispatcher.set_interfering(many.collect());
     scene.assert_does_not_fit(&request("new", Nanos::us(10), Nanos::ms(100), 1, all));
-    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(51), Nanos::ms(100)).0.is_err());
-    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(49), Nanos::ms(100)).0.is_ok(), "a smaller promise fits");
-    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(50), Nanos::ms(100)).0.is_err());
+    assert!(scene.adjust(long[0], Nanos::ms(51), Nanos::ms(100)).is_err());
+    assert!(scene.adjust(long[0], Nanos::ms(49), Nanos::ms(100)).is_ok(), "a smaller promise fits");
+    assert!(scene.adjust(long[0], Nanos::ms(50), Nanos::ms(100)).is_err());
     scene.dispatcher.set_interfering(Vec::new());
-    assert!(scene.dispatcher.adjust(long[0], Nanos::ms(50), Nanos::ms(100)).0.is_ok());
+    assert!(scene.adjust(long[0], Nanos::ms(50), Nanos::ms(100)).is_ok());
     scene.assert_fits(&request("new", Nanos::ms(40), Nanos::ms(100), 1, all));
     scene.dismiss(&long);
     scene.dispatcher.set_interfering(threads);

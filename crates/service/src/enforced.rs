@@ -63,6 +63,24 @@ impl Enforced {
         })
     }
 
+    /// Returns whether `core` would make the promise that is desired for `vm`. Nothing changes.
+    ///
+    /// # Errors
+    /// The core would refuse it.
+    pub(crate) fn would_become(&self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
+        let (Some(wanted), _) = wanted(core, &vm.name, desired) else { return Ok(()) };
+        match &self.promise {
+            Some((before, _)) if *before == wanted => Ok(()),
+            Some((before, entities)) if differ_in_times_only(before, &wanted) => {
+                core.would_adjust(entities[0], wanted.reservation.slice, wanted.reservation.period)
+            }
+            before => {
+                let instead = before.as_ref().and_then(|(_, entities)| entities.first().copied());
+                core.would_admit(&wanted, vm.identity().into(), instead)
+            }
+        }
+    }
+
     /// Changes the promise and the share. After a refusal, a part of the change may be in force.
     fn change(
         &mut self,

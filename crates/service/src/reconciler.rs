@@ -406,16 +406,47 @@ impl Reconciler {
         shown
     }
 
-    fn change(&mut self, id: &str, wish: &Wish) -> Result<(), Problem> {
+    /// Returns the VM as it would be after [`set`](Reconciler::set), without changing it. A weight and a cap are checked for
+    /// their values only.
+    ///
+    /// # Errors
+    /// The request would be refused.
+    pub(crate) fn would_set(&mut self, wish: &Wish) -> Result<Vm, Problem> {
+        let (id, is_new) = self.find(&wish.vm)?;
+        let outcome = self.check(&id, wish).and_then(|()| self.would_enforce(&id, &wish.desired));
+        let shown = outcome.and_then(|()| self.vm(&id).ok_or_else(|| missing(&id)));
+        if is_new {
+            self.inventory.forget(&id);
+            self.standings.remove(&id);
+        }
+        let source = Some(Source::Client).filter(|_| !wish.desired.is_empty());
+        shown.map(|vm| Vm { desired: wish.desired.clone(), source, ..vm })
+    }
+
+    /// Returns whether the core would keep `desired` for a VM, if the VM runs and there is a core.
+    fn would_enforce(&self, id: &str, desired: &Desired) -> Result<(), Problem> {
+        let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return Ok(()) };
+        let Some(standing) = self.standings.get(id) else { return Ok(()) };
+        standing.enforced.would_become(core, vm, desired).map_err(|refusal| problem(&refusal))
+    }
+
+    /// Checks the values of a change, that the client may make it, and that no other client was faster.
+    fn check(&self, id: &str, wish: &Wish) -> Result<(), Problem> {
         terms::check(&wish.desired)?;
         self.check_permission(id, wish)?;
-        let running = self.inventory.vms.get(id);
-        let record = self.store.get(id);
-        let generation = record.map_or(0, |record| record.generation);
+        let generation = self.store.get(id).map_or(0, |record| record.generation);
         if wish.generation.is_some_and(|wanted| wanted != generation) {
             let detail = format!("{id} has generation {generation}: another client has changed it");
             return Err(Problem::new(412, "Precondition Failed", detail, "read it again, and repeat the change"));
         }
+        Ok(())
+    }
+
+    fn change(&mut self, id: &str, wish: &Wish) -> Result<(), Problem> {
+        self.check(id, wish)?;
+        let running = self.inventory.vms.get(id);
+        let record = self.store.get(id);
+        let generation = record.map_or(0, |record| record.generation);
         let name = self.name(id).unwrap_or(id).to_string();
         let user = running.map(|vm| vm.process.user).or(record.and_then(|record| record.user));
         let lifetime = running.filter(|vm| !vm.is_lasting).map(|vm| vm.process.start_time);

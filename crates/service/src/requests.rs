@@ -22,6 +22,7 @@ pub(crate) enum Ask {
     List(oneshot::Sender<Vec<Vm>>),
     Show(String, oneshot::Sender<Result<Vm, Problem>>),
     Set(Box<Wish>, oneshot::Sender<Result<Vm, Problem>>),
+    WouldSet(Box<Wish>, oneshot::Sender<Result<Vm, Problem>>),
 }
 
 /// The way to the reconciler.
@@ -78,5 +79,6 @@ fn answer(reconciler: &mut Reconciler, ask: Ask) {
         Ask::List(reply) => drop(reply.send(reconciler.list())),
         Ask::Show(vm, reply) => drop(reply.send(reconciler.show(&vm))),
         Ask::Set(wish, reply) => drop(reply.send(reconciler.set(&wish))),
+        Ask::WouldSet(wish, reply) => drop(reply.send(reconciler.would_set(&wish))),
     }
 }

@@ -8,13 +8,14 @@ use crate::requests::{Ask, Requests};
 use crate::usage;
 use api::{Desired, Event, Happened, Host, PROBLEM, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Path, Query, Request, State};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode;
+use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +67,22 @@ pub(crate) fn router(shared: Shared) -> axum::Router {
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MOST))
         .with_state(shared)
+}
+
+/// How a change is made.
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct How {
+    /// Whether nothing is changed, and the reply is that of a change.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+fn query(how: Result<Query<How>, QueryRejection>) -> Result<How, Problem> {
+    let wrong = |rejection: QueryRejection| {
+        Problem::new(400, "Bad Request", rejection.body_text(), "use `?dry-run=true`, or no query")
+    };
+    how.map(|Query(how)| how).map_err(wrong)
 }
 
 /// A problem as a reply.
@@ -144,9 +161,11 @@ async fn read<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> R
 /// Sets the desired state of a VM
 ///
 /// When the reply arrives, the desired state is on disk, and in force if the VM runs and the service has a core. With
-/// `If-Match`, the request fails if another client has changed the VM. The header `Tactus-Reason` is for the audit log.
+/// `If-Match`, the request fails if another client has changed the VM. The header `Tactus-Reason` is for the audit log. With
+/// `dry-run=true`, nothing changes, and the reply is that of the change: a weight and a cap are checked for their values only.
 #[utoipa::path(put, path = "/v1/vms/{vm}/desired", request_body = Desired,
-    params(("vm" = String, Path), ("If-Match" = Option<String>, Header), ("Tactus-Reason" = Option<String>, Header)),
+    params(("vm" = String, Path), ("dry-run" = Option<bool>, Query), ("If-Match" = Option<String>, Header),
+        ("Tactus-Reason" = Option<String>, Header)),
     responses((status = 200, body = Vm),
         (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 403, body = Problem, content_type = "application/problem+json"),
@@ -161,9 +180,11 @@ async fn set(
     State(shared): State<Shared>,
     ConnectInfo(by): ConnectInfo<Caller>,
     Path(vm): Path<String>,
+    how: Result<Query<How>, QueryRejection>,
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, Refused> {
+    let how = query(how)?;
     // Before the body is read, so that a client that waits for `100 Continue` does not send it.
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > BODY_MOST) {
@@ -173,12 +194,13 @@ async fn set(
     let body = timeout(BODY_TIME, Json::<Desired>::from_request(request, &())).await;
     let late = || Problem::new(408, "Request Timeout", "the body of the request did not arrive", "repeat the request");
     let Json(desired) = body.map_err(|_| late())?.map_err(|rejection| malformed(&rejection))?;
-    change(&shared, by, vm, &headers, desired).await
+    change(&shared, by, vm, &how, &headers, desired).await
 }
 
 /// Ends everything that is desired for a VM
 #[utoipa::path(delete, path = "/v1/vms/{vm}/desired",
-    params(("vm" = String, Path), ("If-Match" = Option<String>, Header), ("Tactus-Reason" = Option<String>, Header)),
+    params(("vm" = String, Path), ("dry-run" = Option<bool>, Query), ("If-Match" = Option<String>, Header),
+        ("Tactus-Reason" = Option<String>, Header)),
     responses((status = 200, body = Vm),
         (status = 403, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -187,22 +209,26 @@ async fn unset(
     State(shared): State<Shared>,
     ConnectInfo(by): ConnectInfo<Caller>,
     Path(vm): Path<String>,
+    how: Result<Query<How>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    change(&shared, by, vm, &headers, Desired::default()).await
+    change(&shared, by, vm, &query(how)?, &headers, Desired::default()).await
 }
 
 async fn change(
     shared: &Shared,
     by: Caller,
     vm: String,
+    how: &How,
     headers: &HeaderMap,
     desired: Desired,
 ) -> Result<Response, Refused> {
     let generation = generation(headers)?;
     let why = headers.get(WHY).map(|why| percent_decode(why.as_bytes()).decode_utf8_lossy().into_owned());
     let wish = Wish { vm, generation, desired, by, why };
-    let vm = shared.requests.ask(|reply| Ask::Set(Box::new(wish), reply)).await??;
+    let wish = Box::new(wish);
+    let ask = |reply| if how.dry_run { Ask::WouldSet(wish, reply) } else { Ask::Set(wish, reply) };
+    let vm = shared.requests.ask(ask).await??;
     Ok(tagged(vm))
 }
 

@@ -12,7 +12,13 @@ const OUTDATED: u16 = 412;
 
 pub(crate) fn set(args: &Set) -> Result<(), Failure> {
     let change = |desired: &mut Desired| wish(args, desired);
-    let vm = changed(&client(&args.at)?, &args.vm, args.if_generation, args.reason.as_deref(), change)?;
+    let client = client(&args.at)?;
+    if args.dry_run {
+        let Vm { id, mut desired, .. } = client.show(&args.vm)?;
+        change(&mut desired)?;
+        return print(&client.would_set(&id, args.if_generation, &desired)?, args.at.json);
+    }
+    let vm = changed(&client, &args.vm, args.if_generation, args.reason.as_deref(), change)?;
     print(&vm, args.at.json)
 }
 

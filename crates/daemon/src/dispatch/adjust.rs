@@ -6,10 +6,22 @@ use super::journal::Ledger;
 use super::kept::KeptRecord;
 use super::refusal::Refusal;
 use super::request::{KeptBy, Others, PromiseRequest};
-use super::room::NoRoom;
 use crate::kernel::Kernel;
-use sched::{CpuSet, EntityId, GroupId, Instant, Nanos, Params, Refused, Reservation};
+use sched::{CpuSet, EntityId, GroupId, Instant, Nanos, Params, Reservation};
 use trace::Event;
+
+/// A change of a promise for which there is room.
+struct Change {
+    /// The clients that change.
+    entities: Vec<EntityId>,
+    gang: Option<GroupId>,
+    /// New reservation of each client.
+    part: Reservation,
+    /// CPUs of the clients.
+    affinity: CpuSet,
+    /// Name of the promise.
+    name: String,
+}
 
 impl<K: Kernel> Dispatcher<K> {
     /// Changes the promise that `e` is part of to `slice` in every `period`, on as many CPUs as before. The limit of
@@ -23,8 +35,16 @@ impl<K: Kernel> Dispatcher<K> {
         (answer, self.take_calls())
     }
 
-    fn try_adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
-        let now = self.now();
+    /// Returns whether [`adjust`](Dispatcher::adjust) would change the promise, without changing it.
+    ///
+    /// # Errors
+    /// The change would be refused.
+    pub fn would_adjust(&self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        self.plan(e, slice, period).map(drop)
+    }
+
+    /// Returns a change for which there is room.
+    fn plan(&self, e: EntityId, slice: Nanos, period: Nanos) -> Result<Change, Refusal> {
         let client = self.clients.get(e).ok_or(Refusal::NoPromise)?;
         let (tree, limit, gang) = (client.tree, client.reservation.limit, client.gang);
         let by = KeptBy::Dispatcher(client.by);
@@ -54,8 +74,14 @@ impl<K: Kernel> Dispatcher<K> {
         if !clients().all(|(_, client)| is_smaller(client.reservation)) {
             self.check_change(&request, part, &is_changed)?;
         }
+        Ok(Change { entities, gang, part, affinity, name: request.name })
+    }
+
+    fn try_adjust(&mut self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        let now = self.now();
+        let Change { entities, gang, part, affinity, name } = self.plan(e, slice, period)?;
         let group = match gang {
-            Some(_) => Some(self.create_gang(&request.name, now)?),
+            Some(_) => Some(self.create_gang(&name, now)?),
             None => None,
         };
         // The copy of the machine has admitted the change with the time that is withheld for the new periods.
@@ -88,13 +114,7 @@ impl<K: Kernel> Dispatcher<K> {
         let changed: Vec<usize> =
             self.clients.iter().filter(|(_, client)| is_changed(client)).map(|(_, client)| client.tree).collect();
         room.held.retain(|held| !changed.contains(&held.promise));
-        match room.refused(part) {
-            None => Ok(()),
-            Some(Refused::Utilisation { free_ppm, on, .. }) => {
-                Err(Refusal::NoRoom(Box::new(NoRoom { free: (free_ppm, on), ..room })))
-            }
-            Some(refused) => Err(Refusal::Promise(refused)),
-        }
+        room.would_fit(part)
     }
 
     /// Changes the reservation and the group of `e`.

@@ -74,6 +74,34 @@ impl<K: Kernel> Dispatcher<K> {
         scanned.map_or(Ok(()), |scanned| self.is_free(&scanned.found))
     }
 
+    /// Returns whether process `pid` would get the promise `request`, in place of the promise that `instead` is part of,
+    /// without making it. `ours` are the pids of Tactus and its ancestors.
+    ///
+    /// # Errors
+    /// The request would be refused.
+    pub fn would_admit(
+        &self,
+        request: &PromiseRequest,
+        pid: u32,
+        ours: &[u32],
+        instead: Option<EntityId>,
+    ) -> Result<(), Refusal> {
+        let reservation = request.per_cpu()?;
+        let leader = eligible(&self.kernel, pid, ours)?;
+        if let Some(limit) = self.kernel.realtime_limit(&leader).map_err(Refusal::from)? {
+            return Err(Refusal::Limited { pid, limit });
+        }
+        let own = self.kernel.affinity(&leader).map_err(Refusal::from)?.and(&self.machine.topology().all());
+        let allowed = own.and(&request.affinity);
+        if allowed.len() < request.cpus {
+            return Err(Refusal::TooFewCpus { pid, asked: request.cpus, allowed: Box::new(allowed) });
+        }
+        let mut room = self.no_room(PromiseRequest { affinity: allowed, ..request.clone() }, own, (0, None));
+        let tree = instead.and_then(|e| self.clients.get(e)).map(|client| client.tree);
+        room.held.retain(|held| Some(held.promise) != tree);
+        room.would_fit(reservation)
+    }
+
     /// Checks that no thread of `found` belongs to a client. Otherwise, the values set for one client would be recorded
     /// as originals for the other client.
     fn is_free(&self, found: &[Found<K::Thread>]) -> Result<(), Refusal> {

@@ -42,6 +42,17 @@ impl<K: Kernel> Dispatcher<K> {
         answer
     }
 
+    /// Returns whether [`Dispatcher::admit_interfering`] would set the interfering threads, without setting them.
+    ///
+    /// # Errors
+    /// There is a CPU without room for their time.
+    pub fn would_admit_interfering(&mut self, threads: Vec<InterferingThread>) -> Result<(), Refusal> {
+        let before = self.withheld.threads().to_vec();
+        self.admit_interfering(threads)?;
+        self.set_interfering(before);
+        Ok(())
+    }
+
     /// Returns the refusal of threads above the clients of `cpu`.
     fn no_room_above(&self, cpu: CpuId) -> Refusal {
         let names: Vec<&str> = self.clients.iter_on(cpu).map(|(_, client)| client.name.as_str()).collect();

@@ -201,6 +201,28 @@ impl Client {
         self.change(&Command::Adjust { entity, slice, period })
     }
 
+    /// Returns whether [`admit_process`](Client::admit_process) would make the promise, in place of the promise that `instead` is
+    /// part of. Nothing changes. If the promise of before has another mechanism, its time counts as taken.
+    ///
+    /// # Errors
+    /// The request would be refused.
+    pub fn would_admit(
+        &self,
+        request: &PromiseRequest,
+        process: ProcessId,
+        instead: Option<EntityId>,
+    ) -> Result<(), Refusal> {
+        self.change(&Command::WouldAdmit { request: Box::new(request.clone()), process, instead })
+    }
+
+    /// Returns whether [`adjust`](Client::adjust) would change the promise that `entity` is part of. Nothing changes.
+    ///
+    /// # Errors
+    /// The change would be refused.
+    pub fn would_adjust(&self, entity: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        self.change(&Command::WouldAdjust { entity, slice, period })
+    }
+
     /// Gives process `pid` and its descendants this share of the CPUs, until [`end_share`](Client::end_share) or the end
     /// of the core. Takes some 10 ms.
     ///

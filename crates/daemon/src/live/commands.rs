@@ -106,6 +106,12 @@ impl<'a, 'k> Commands<'a, 'k> {
             Command::Adjust { entity, slice, period } => {
                 Reply::Changed(self.adjust(entity, slice, period).map_err(Into::into))
             }
+            Command::WouldAdmit { request, process, instead } => {
+                Reply::Changed(self.would_admit(&request, process, instead).map_err(Into::into))
+            }
+            Command::WouldAdjust { entity, slice, period } => {
+                Reply::Changed(self.would_adjust(entity, slice, period).map_err(Into::into))
+            }
             Command::Share { process, share } => Reply::Changed(self.give_share(process, share).map_err(Into::into)),
             Command::EndShare { pid } => {
                 self.end_share(pid);
@@ -207,6 +213,36 @@ impl<'a, 'k> Commands<'a, 'k> {
         shared.keeper_bell.ring();
         self.roster.borrow_mut().made(&entities, leader.map_or(process, Into::into), asked.clone());
         Ok(entities)
+    }
+
+    /// Returns whether the promise would be made, in place of the promise that `instead` is part of.
+    fn would_admit(
+        &self,
+        request: &PromiseRequest,
+        process: ProcessId,
+        instead: Option<EntityId>,
+    ) -> Result<(), Refusal> {
+        let (shared, ours) = (self.shared, ancestors());
+        self.refuse_if_ending()?;
+        running(process)?;
+        self.find_interfering::<()>(&[]);
+        if request.by == KeptBy::Kernel {
+            return kernel_kept::would_admit(shared, request, process.pid, &ours, instead);
+        }
+        if !shared.has_turns {
+            return Err(kernel_kept::not_set_up("by turns"));
+        }
+        kernel_kept::count_reserved(shared);
+        let request = PromiseRequest { affinity: request.affinity.and(&shared.cpus()), ..request.clone() };
+        at_agent_priority(|| shared.lock().would_admit(&request, process.pid, &ours, instead))
+    }
+
+    /// Returns whether the promise that `e` is part of would be changed.
+    fn would_adjust(&self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        match is_reserved(e) {
+            true => kernel_kept::would_adjust(self.shared, e, slice, period),
+            false => at_agent_priority(|| self.shared.lock().would_adjust(e, slice, period)),
+        }
     }
 
     /// Strikes the dismissed clients off the roster.

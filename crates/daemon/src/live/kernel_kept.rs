@@ -4,7 +4,7 @@
 
 use super::shared::{Shared, at_agent_priority, at_priority};
 use crate::Explanation;
-use crate::dispatch::{KernelKept, PromiseRequest, Promises, Refusal, Scanned, scan_beating};
+use crate::dispatch::{KernelKept, PromiseRequest, Promises, Refusal, Scanned, is_reserved, scan_beating};
 use crate::interfering::InterferingThread;
 use crate::kernel::{Kernel, priority};
 use crate::linux::Linux;
@@ -46,6 +46,42 @@ pub(super) fn adjust(shared: &Shared<'_>, e: EntityId, slice: Nanos, period: Nan
     let Some(kept) = &shared.kernel_kept else { return Err(Refusal::NoPromise) };
     let wanted = with(kept, |kept| kept.interfering_after(e, slice, period))?;
     beside_clients(shared, wanted, || with(kept, |kept| kept.adjust(e, slice, period).0))
+}
+
+/// Returns whether [`admit`] would make the promise `request` to process `pid`, in place of the promise that `instead` is part
+/// of.
+///
+/// # Errors
+/// The request would be refused.
+pub(super) fn would_admit(
+    shared: &Shared<'_>,
+    request: &PromiseRequest,
+    pid: u32,
+    ours: &[u32],
+    instead: Option<EntityId>,
+) -> Result<(), Refusal> {
+    let Some(kept) = &shared.kernel_kept else { return Err(not_set_up("by SCHED_DEADLINE")) };
+    with(kept, |kept| kept.would_admit(request, pid, ours, instead))?;
+    let wanted = with(kept, |kept| match instead.filter(|&e| is_reserved(e)) {
+        Some(e) => kept.interfering_after(e, request.reservation.slice, request.reservation.period),
+        None => kept.interfering_with(request, pid),
+    })?;
+    would_fit_beside_clients(shared, wanted)
+}
+
+/// Returns whether [`adjust`] would change the promise that `e` is part of.
+///
+/// # Errors
+/// The change would be refused.
+pub(super) fn would_adjust(shared: &Shared<'_>, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+    let Some(kept) = &shared.kernel_kept else { return Err(Refusal::NoPromise) };
+    with(kept, |kept| kept.would_adjust(e, slice, period))?;
+    would_fit_beside_clients(shared, with(kept, |kept| kept.interfering_after(e, slice, period))?)
+}
+
+fn would_fit_beside_clients(shared: &Shared<'_>, wanted: Vec<InterferingThread>) -> Result<(), Refusal> {
+    let all = [of_others(shared), wanted].concat();
+    at_agent_priority(|| shared.lock().would_admit_interfering(all))
 }
 
 /// Makes or changes a promise by `change` if the dispatcher's clients leave room for the reserved threads `wanted` and the

@@ -1,12 +1,13 @@
 //! The service: what is desired for real processes, and whether it is in force.
 
 use super::super::{Done, Place};
-use super::{Now, PATIENCE, crowded_hog, share, soon, turn};
+use super::{HOG, Now, PATIENCE, crowded_hog, share, soon, turn};
 use sched::Nanos;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
+use sys::affinity;
 use sys::child::{Child, Work};
 use sys::clock;
 use sys::process::Process;
@@ -469,6 +470,47 @@ fn refusals_have_the_reason_and_the_nearest_promise_and_change_nothing() {
     assert_eq!(service.curl(&["-X", "POST"], &path).0, 405);
     assert_eq!(service.curl(&[], "/nothing").0, 404);
     assert_eq!(service.get(&format!("/v1/vms/{vm}"))["generation"], 0, "nothing has changed");
+    service.end();
+}
+
+#[test]
+fn a_dry_run_has_the_answer_of_the_change_and_changes_nothing() {
+    let Some(_turn) = turn() else { return };
+    let (hog, _others) = crowded_hog();
+    let other = Child::start(HOG).unwrap();
+    let service = Service::begin();
+    let vm = format!("pid:{}", hog.pid());
+    let cpu = affinity::get(hog.pid()).unwrap();
+    affinity::set(other.pid(), &cpu).unwrap();
+    let before = service.json(&["set", &vm, "--slice", "4ms", "--period", "10ms", "--mechanism", "inherit"]);
+    let (of_hog, of_other) = (Now::of(hog.pid()), Now::of(other.pid()));
+    let audit = service.place.read("state/audit.jsonl");
+    let other_vm = format!("pid:{}", other.pid());
+    for (vm, args, is_possible) in [
+        (&vm, &["--slice", "9ms"][..], true),
+        (&vm, &["--slice", "9001us"], false),
+        (&vm, &["--slice", "4ms", "--hard", "--weight", "50"], true),
+        (&vm, &["--slice", "9001us", "--hard"], false),
+        (&vm, &["--no-promise"], true),
+        (&other_vm, &["--slice", "5ms", "--period", "10ms", "--mechanism", "fifo"], true),
+        (&other_vm, &["--slice", "5001us", "--period", "10ms", "--mechanism", "fifo"], false),
+        (&other_vm, &["--slice", "1ms", "--period", "10ms", "--mechanism", "deadline", "--hard"], false),
+    ] {
+        let done = service.client(&[&["set", vm, "--dry-run"], args].concat());
+        assert_eq!(done.code, Some(if is_possible { 0 } else { 2 }), "{args:?}: {}{}", done.stdout, done.stderr);
+    }
+    let path = format!("/v1/vms/{vm}/desired?dry-run=true");
+    let (status, text) = service.curl(&["-X", "DELETE"], &path);
+    let shown: Value = serde_json::from_str(&text).unwrap();
+    assert!(status == 200 && shown["desired"]["promise"].is_null(), "{text}");
+    assert_eq!(service.curl(&["-X", "DELETE"], &format!("/v1/vms/{vm}/desired?dryrun=true")).0, 400);
+    let after = service.json(&["show", &vm]);
+    assert_eq!((&after["desired"], &after["generation"]), (&before["desired"], &before["generation"]));
+    assert_eq!(after["state"]["phase"], "kept");
+    assert_eq!(service.json(&["show", &other_vm])["desired"]["promise"], Value::Null);
+    assert_eq!(service.place.read("state/audit.jsonl"), audit, "a dry run is no change");
+    assert_eq!(Now::of(other.pid()), of_other);
+    assert_eq!(Now::of(hog.pid()).attributes, of_hog.attributes);
     service.end();
 }
 

@@ -160,6 +160,41 @@ impl<K: Kernel> KernelKept<K> {
         Ok(entities)
     }
 
+    /// Returns whether process `pid` would get the promise `request`, in place of the promise that `instead` is part of,
+    /// without making it. `ours` are the pids of Tactus and its ancestors.
+    ///
+    /// # Errors
+    /// The request would be refused.
+    pub fn would_admit(
+        &self,
+        request: &PromiseRequest,
+        pid: u32,
+        ours: &[u32],
+        instead: Option<EntityId>,
+    ) -> Result<(), Refusal> {
+        let all = self.books.topology().all();
+        let reservation = choice::reservation(request, &all)?;
+        eligible(&self.kernel, pid, ours)?;
+        let chosen = choice::choose(pid, found_in(&self.kernel, pid, scan(&self.kernel, pid))?, request.cpus)?;
+        // A thread of the promise of before has the reservation of this promise.
+        let is_new = |new: &&Found<K::Thread>| !self.threads.iter().any(|it| it.identity == new.identity);
+        chosen.iter().filter(is_new).try_for_each(|new| choice::check_thread(&self.kernel, new, &all))?;
+        let own = instead.and_then(|e| self.threads.iter().find(|it| it.entity == e)).map(|it| it.promise);
+        self.room(request, (0, None), own).would_fit(reservation)
+    }
+
+    /// Returns whether a change of the promise that `e` is part of to `slice` in every `period` would be made, without
+    /// making it.
+    ///
+    /// # Errors
+    /// The change would be refused.
+    pub fn would_adjust(&self, e: EntityId, slice: Nanos, period: Nanos) -> Result<(), Refusal> {
+        let promise = self.threads.iter().find(|it| it.entity == e).ok_or(Refusal::NoPromise)?.promise;
+        let request = self.change(promise, slice, period);
+        let part = choice::reservation(&request, &request.affinity)?;
+        self.room(&request, (0, None), Some(promise)).would_fit(part)
+    }
+
     /// Returns the reserved threads, which interfere with clients of the dispatcher.
     #[must_use]
     pub fn interfering(&self) -> Vec<InterferingThread> {
@@ -237,7 +272,16 @@ impl<K: Kernel> KernelKept<K> {
 
     /// Returns the refusal of `request` by the machine. The reservations of promise `own` count as free.
     fn refusal(&self, request: &PromiseRequest, refused: Refused, own: Option<usize>) -> Refusal {
-        let Refused::Utilisation { free_ppm, on, .. } = refused else { return Refusal::Promise(refused) };
+        match refused {
+            Refused::Utilisation { free_ppm, on, .. } => {
+                Refusal::NoRoom(Box::new(self.room(request, (free_ppm, on), own)))
+            }
+            other => Refusal::Promise(other),
+        }
+    }
+
+    /// Returns the room for `request`. The reservations of promise `own` count as free.
+    fn room(&self, request: &PromiseRequest, free: (u64, Option<CpuId>), own: Option<usize>) -> NoRoom {
         let others = self.threads.iter().filter(|thread| Some(thread.promise) != own);
         let held = others.map(|thread| HeldPromise {
             name: thread.name.clone(),
@@ -249,9 +293,8 @@ impl<K: Kernel> KernelKept<K> {
         let all = self.books.topology().all();
         let request = PromiseRequest { affinity: all, ..request.clone() };
         let (policy, cpus) = (Some((self.policy, self.knobs.clone())), self.books.topology().cpus);
-        let free: (u64, Option<CpuId>) = (free_ppm, on);
         let (held, interfering) = (held.collect(), Vec::new());
-        Refusal::NoRoom(Box::new(NoRoom { request, gang: None, own: all, free, held, interfering, cpus, policy }))
+        NoRoom { request, gang: None, own: all, free, held, interfering, cpus, policy }
     }
 
     /// Begins to restore these threads. The caller of [`Promises::take_leaving`] finds their new children.

@@ -117,6 +117,7 @@ impl Authority {
     /// The name is none, a client of this name has a valid certificate, or a file exists already or cannot be written.
     pub fn issue(&self, name: &str, role: Role, days: u32, to: &Path) -> Result<Issued, Error> {
         let copy = self.copy_of(name)?;
+        let _lock = files::lock(&self.directory)?;
         if self.issued_in(&copy)?.iter().any(Issued::is_valid) {
             return Err(Error::HasOne(name.to_string()));
         }
@@ -147,6 +148,7 @@ impl Authority {
     /// No certificate was issued to the client, or a file cannot be written.
     pub fn revoke(&self, name: &str) -> Result<usize, Error> {
         let copy = self.copy_of(name)?;
+        let _lock = files::lock(&self.directory)?;
         let all = self.issued_in(&copy)?;
         if all.is_empty() {
             return Err(Error::Unknown(name.to_string()));

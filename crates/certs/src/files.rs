@@ -27,6 +27,12 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
     made.map_err(|error| Error::File { action: "create", path: path.to_path_buf(), error })
 }
 
+/// Locks the directory of an authority until the returned file is dropped: its files change together.
+pub(crate) fn lock(directory: &Path) -> Result<File, Error> {
+    let locked = File::open(directory).and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|error| Error::File { action: "lock", path: directory.to_path_buf(), error })
+}
+
 /// Replaces a file as a whole. A name that ends in `.key` is a private key.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
     let mode = if path.extension().is_some_and(|it| it == "key") { PRIVATE } else { PUBLIC };
@@ -72,13 +78,15 @@ pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> 
     PrivateKeyDer::from_pem_file(path).map_err(|error| unreadable(path, error))
 }
 
-/// Returns the lists of revoked certificates in a file; none if the file does not exist.
+/// Returns the lists of revoked certificates in a file. Without a list, all revoked certificates would count as valid, so a
+/// missing file and one without a list are errors.
 pub(crate) fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
     let all = CertificateRevocationListDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match all {
-        Err(pem::Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        all => all.map_err(|error| unreadable(path, error)),
+    let all = all.map_err(|error| unreadable(path, error))?;
+    if all.is_empty() {
+        return Err(content(path, "it has no list of revoked certificates"));
     }
+    Ok(all)
 }
 
 fn unreadable(path: &Path, error: pem::Error) -> Error {

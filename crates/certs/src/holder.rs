@@ -65,7 +65,8 @@ impl Holder {
         let missing = |what: &str| Error::Failed(format!("the certificate of the client has no {what}"));
         let subject = parsed.subject();
         let name = common_name(subject).ok_or_else(|| missing("name"))?;
-        let unit = subject.iter_organizational_unit().next().and_then(|unit| unit.as_str().ok());
+        let mut units = subject.iter_organizational_unit();
+        let unit = units.next().and_then(|unit| unit.as_str().ok()).filter(|_| units.next().is_none());
         let role = unit.and_then(|unit| unit.parse().ok()).ok_or_else(|| missing("role"))?;
         Ok(Holder { name, role })
     }

@@ -128,6 +128,10 @@ fn a_revoked_certificate_is_refused_without_a_restart() {
     // While the list cannot be read, all clients are refused.
     fs::write(scene.path("service/revoked.pem"), "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").unwrap();
     assert!(service.config().is_err());
+    fs::write(scene.path("service/revoked.pem"), "").unwrap();
+    assert!(service.config().is_err() && scene.authority.revoke("bob").is_err(), "an empty file is no list");
+    fs::remove_file(scene.path("service/revoked.pem")).unwrap();
+    assert!(service.config().is_err() && ServerTls::open(&scene.path("service")).is_err());
 }
 
 #[test]

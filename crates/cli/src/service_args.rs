@@ -26,7 +26,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
     /// Directory of the certificates of --listen, by default /etc/tactus/certs; see `tactus certs init`
-    #[arg(long, value_name = "DIR", requires = "listen")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) certs: Option<PathBuf>,
     /// Directory of the desired states and the audit log; by default /var/lib/tactus, or ~/.local/state/tactus
     #[arg(long, value_name = "DIR")]

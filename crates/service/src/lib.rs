@@ -23,6 +23,7 @@ mod events;
 mod inventory;
 pub mod manager;
 mod metrics;
+mod permission;
 mod recognition;
 mod reconciler;
 mod requests;
@@ -54,7 +55,7 @@ use tokio::sync::{oneshot, watch};
 /// Time for which requests are still answered when the service ends.
 const GRACE: Duration = Duration::from_millis(500);
 /// Interval between two checks whether the service must end.
-const CHECK: Duration = Duration::from_millis(50);
+const CHECK: Duration = Duration::from_millis(200);
 
 /// Parameters of the service.
 #[derive(Clone, Debug)]

@@ -11,19 +11,22 @@ use crate::core_link::CoreLink;
 use crate::enforced::Enforced;
 use crate::events::Events;
 use crate::inventory::{Change, Found, Inventory};
+use crate::permission::{Permission, percent};
 use crate::standing::{RETRY, Standing};
 use crate::store::{Lifetime, Record, Store};
 use crate::terms;
 use api::{Alternatives, Desired, Happened, Host, Kind, Phase, Problem, Source, State, Vm};
-use certs::Role;
 use daemon::Explanation;
 use daemon::dispatch::Refusal;
 use daemon::live::Client;
-use sched::{EntityId, Instant};
+use sched::{EntityId, Instant, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sys::clock;
 use trace::Event;
+
+/// Interval between two readings of the news of the core while no promise is in force. Otherwise, each look reads them.
+const NEWS_IDLE: Nanos = Nanos::ms(500);
 
 /// A requested change of a desired state.
 #[derive(Clone, Debug)]
@@ -54,6 +57,10 @@ pub(crate) struct Reconciler {
     reported: BTreeMap<String, State>,
     /// Whether a promise has ended, so that a refused one may fit now.
     has_room: bool,
+    /// Whether the state of a VM may have changed since the last report.
+    has_changed: bool,
+    /// Instant of the next reading of the news of the core.
+    next_news: Instant,
     /// Part of a CPU that all VMs of a user other than root may be promised together, if the user sets it. Unit: percent.
     user_quota: u32,
 }
@@ -80,6 +87,8 @@ impl Reconciler {
             standings,
             reported: BTreeMap::new(),
             has_room: false,
+            has_changed: true,
+            next_news: Instant::ZERO,
             user_quota,
         };
         reconciler.restore_processes();
@@ -90,7 +99,9 @@ impl Reconciler {
     fn restore_processes(&mut self) {
         let processes = self.store.iter().filter_map(|(id, record)| Some((id.clone(), record.process.clone()?)));
         for (id, Lifetime { boot, start_time }) in processes.collect::<Vec<_>>() {
-            let added = self.inventory.add(&id).filter(|(added, _)| *added == id);
+            // The id is `pid:NUMBER`; that of a VM without a name ends with `-NUMBER`.
+            let pid = id.rsplit([':', '-']).next().unwrap_or_default();
+            let added = self.inventory.add(&format!("pid:{pid}")).filter(|(added, _)| *added == id);
             let is_it = |vm: &Found| boot == self.boot && vm.process.start_time == start_time;
             if added.is_some() && self.inventory.vms.get(&id).is_some_and(is_it) {
                 self.standings.insert(id, Standing::default());
@@ -106,17 +117,26 @@ impl Reconciler {
         // A VM that appears now gets what its files want now.
         self.follow_carried();
         self.follow_vms(now);
+        let was_connected = self.link.core().is_some();
         if self.link.look(now, &self.events) {
             self.adopt_roster();
         }
-        self.read_news(now);
+        self.has_changed |= self.link.core().is_some() != was_connected;
+        if self.next_news <= now {
+            self.read_news(now);
+            let has_promises = self.standings.values().any(|standing| standing.enforced.request().is_some());
+            self.next_news = now.saturating_add(if has_promises { Nanos::ZERO } else { NEWS_IDLE });
+        }
         self.retry_refused(now);
-        self.report_states();
+        if self.has_changed {
+            self.report_states();
+        }
     }
 
     /// Follows the VMs that appear and end.
     fn follow_vms(&mut self, now: Instant) {
         for change in self.inventory.follow(now) {
+            self.has_changed = true;
             match change {
                 Change::Appeared(id) => self.appeared(&id),
                 Change::Ended(id, pid) => {
@@ -140,6 +160,7 @@ impl Reconciler {
         if !self.carried.has_changed() {
             return;
         }
+        self.has_changed = true;
         let before: Vec<(String, Wanted)> = self.inventory.vms.keys().map(|id| (id.clone(), self.wanted(id))).collect();
         self.carried.read(&mut self.inventory);
         for (id, before) in before {
@@ -202,18 +223,22 @@ impl Reconciler {
 
     /// Makes the core keep what is desired for a running VM.
     fn enforce(&mut self, id: &str) {
+        self.has_changed = true;
         let desired = self.wanted(id).desired;
         let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return };
         let Some(standing) = self.standings.get_mut(id) else { return };
         let record = self.store.get(id);
         // The owner of a process chooses its command line, and with it the id of its VM.
-        let other = record.and_then(|record| record.user).filter(|user| *user != vm.process.user);
+        let other = record.and_then(|record| record.user).filter(|user| *user != vm.user());
         let outcome = match other {
             Some(user) if !desired.is_empty() => Err(of_another_user(vm, user)),
             _ => standing.become_desired(core, vm, &desired).map_err(|refusal| refusal.reason()),
         };
         standing.next = clock::now().saturating_add(standing.pause);
         standing.pause = standing.pause.saturating_add(standing.pause).min(RETRY.1);
+        if outcome.is_ok() {
+            standing.pause = RETRY.0;
+        }
         standing.refused = outcome.err();
     }
 
@@ -230,6 +255,8 @@ impl Reconciler {
     fn read_news(&mut self, now: Instant) {
         let Some(core) = self.link.core() else { return };
         let news = core.read_news();
+        let is_of_state = |(_, event): &(Instant, Event)| matches!(event, Event::Kept { .. });
+        self.has_changed |= !news.dismissed.is_empty() || news.events.iter().any(is_of_state);
         let mut standings: Vec<&mut Standing> = self.standings.values_mut().collect();
         let mut of: BTreeMap<EntityId, usize> = BTreeMap::new();
         for (at, standing) in standings.iter_mut().enumerate() {
@@ -260,6 +287,7 @@ impl Reconciler {
             }
         }
         self.reported = states;
+        self.has_changed = false;
     }
 
     /// Returns the ids of all VMs that run or have a desired state.
@@ -324,6 +352,7 @@ impl Reconciler {
         let shown = self.vm(&id).ok_or_else(|| missing(vm))?;
         if is_new {
             self.inventory.forget(&id);
+            self.standings.remove(&id);
         }
         Ok(shown)
     }
@@ -352,24 +381,29 @@ impl Reconciler {
     /// Finds a VM. Returns its id, and whether the inventory has it only because of this call.
     fn find(&mut self, vm: &str) -> Result<(String, bool), Problem> {
         let ids = self.ids();
-        if ids.contains(vm) {
-            return Ok((vm.to_string(), false));
-        }
-        let named: Vec<&String> = ids.iter().filter(|id| self.name(id).is_some_and(|name| name == vm)).collect();
+        // The owner of a process chooses its command line, so an id may be the name of another VM.
+        let is_it = |id: &&String| *id == vm || self.name(id).is_some_and(|name| name == vm);
+        let named: Vec<&String> = ids.iter().filter(is_it).collect();
         match named[..] {
             [only] => return Ok((only.clone(), false)),
             [] => {}
             _ => {
                 let all: Vec<&str> = named.iter().map(|id| id.as_str()).collect();
-                let remedy = format!("use one of the ids {}", all.join(", "));
-                return Err(Problem::new(409, "Conflict", format!("{} VMs have the name {vm}", all.len()), remedy));
+                let remedy = format!("use one of the ids {}, or pid:NUMBER", all.join(", "));
+                let detail = format!("{} VMs have the name or the id {vm}", all.len());
+                return Err(Problem::new(409, "Conflict", detail, remedy));
             }
         }
-        let added = self.inventory.add(vm).ok_or_else(|| missing(vm))?;
-        if added.1 {
-            self.standings.entry(added.0.clone()).or_default();
+        let (id, is_new) = self.inventory.add(vm).ok_or_else(|| missing(vm))?;
+        if is_new && self.inventory.vms.get(&id).is_some_and(Found::is_vm) {
+            // The VM has not been noticed before.
+            self.appeared(&id);
+            return Ok((id, false));
         }
-        Ok(added)
+        if is_new {
+            self.standings.entry(id.clone()).or_default();
+        }
+        Ok((id, is_new))
     }
 
     fn name(&self, id: &str) -> Option<&str> {
@@ -448,7 +482,7 @@ impl Reconciler {
         let record = self.store.get(id);
         let generation = record.map_or(0, |record| record.generation);
         let name = self.name(id).unwrap_or(id).to_string();
-        let user = running.map(|vm| vm.process.user).or(record.and_then(|record| record.user));
+        let user = running.map(Found::user).or(record.and_then(|record| record.user));
         let lifetime = running.filter(|vm| !vm.is_lasting).map(|vm| vm.process.start_time);
         let process = lifetime
             .map(|start_time| Lifetime { boot: self.boot.clone(), start_time })
@@ -469,51 +503,21 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Checks that the client may make a change. Its role allows it, or the VM is of the client's user, and the change keeps
-    /// within what a user may do.
+    /// Checks that the client may make a change.
     fn check_permission(&self, id: &str, wish: &Wish) -> Result<(), Problem> {
-        // The owner of the process may have changed since it was found.
-        let running = self.inventory.vms.get(id);
-        let (owner, of_record) = (running.and_then(Found::owner), self.store.get(id).and_then(|record| record.user));
-        match (wish.by.role(), wish.by.user()) {
-            (Some(Role::Admin), _) => Ok(()),
-            (Some(Role::Operate), _) if running.is_some_and(|vm| vm.kind == Kind::Process) => {
-                forbidden(format!("{id} is no VM, so only an administrator may change it"), "ask an administrator")
-            }
-            (Some(Role::Operate), _) if running.is_some() && of_record.is_some_and(|user| Some(user) != owner) => {
-                let detail = format!("{id} was set for another user, so only an administrator may change it");
-                forbidden(detail, "ask an administrator")
-            }
-            (Some(Role::Operate), _) => Ok(()),
-            (None, Some(user)) if owner == Some(user) && of_record.is_none_or(|of_record| of_record == user) => {
-                self.check_quota(id, user, &wish.desired)
-            }
-            (role, _) => {
-                let by = role.map_or_else(|| wish.by.to_string(), |role| format!("{} with the role {role}", wish.by));
-                forbidden(format!("{by} may not change {id}"), "ask its owner or an administrator")
-            }
-        }
-    }
-
-    /// Checks what `user` desires for an own VM: it cannot slow down processes of others among its descendants, and the
-    /// promises of the user stay within the quota.
-    fn check_quota(&self, id: &str, user: u32, desired: &Desired) -> Result<(), Problem> {
-        let Desired { promise, weight, cap_percent, paused: _ } = desired;
-        let is_hard = promise.as_ref().is_some_and(|promise| promise.limit == api::Limit::Hard);
-        if is_hard || weight.is_some() || cap_percent.is_some() {
-            let detail = "only an administrator may limit a VM: among its descendants may be processes of others";
-            return forbidden(detail.to_string(), "use a promise with a soft limit");
-        }
-        let others = self.store.iter().filter(|(other, record)| *other != id && record.user == Some(user));
-        let promises = others.filter_map(|(_, record)| record.desired.promise.as_ref()).chain(promise);
-        let percent: u64 = promises.map(|it| (it.slice_ns.saturating_mul(100)).div_ceil(it.period_ns.max(1))).sum();
-        if percent > u64::from(self.user_quota) {
-            let quota = self.user_quota;
-            let detail =
-                format!("the promises of user {user} would be {percent} % of a CPU, and the quota is {quota} %");
-            return forbidden(detail, "ask an administrator; `tactus serve --user-quota` sets the quota");
-        }
-        Ok(())
+        let user = wish.by.user();
+        let others = self.store.iter().filter(|(other, record)| *other != id && record.user == user);
+        let permission = Permission {
+            by: &wish.by,
+            id,
+            running: self.inventory.vms.get(id),
+            of_record: self.store.get(id).and_then(|record| record.user),
+            before: &self.wanted(id).desired,
+            wanted: &wish.desired,
+            promised_percent: others.map(|(_, record)| percent(&record.desired)).sum(),
+            quota_percent: self.user_quota,
+        };
+        permission.check()
     }
 
     /// Makes the core keep `desired` for a VM, if the VM runs and there is a core.
@@ -538,12 +542,8 @@ impl Reconciler {
 
 /// Returns the refusal of a desired state that was set for a VM of `user`.
 fn of_another_user(vm: &Found, user: u32) -> Explanation {
-    let why = format!("the VM runs for user {}, and its desired state was set for user {user}", vm.process.user);
+    let why = format!("the VM runs for user {}, and its desired state was set for user {user}", vm.user());
     Explanation::new(why, "set it again if the VM is the same")
-}
-
-fn forbidden(detail: String, remedy: &str) -> Result<(), Problem> {
-    Err(Problem::new(403, "Forbidden", detail, remedy))
 }
 
 fn missing(vm: &str) -> Problem {

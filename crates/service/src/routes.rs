@@ -28,6 +28,10 @@ use utoipa_axum::routes;
 
 /// Maximum length of a request. Unit: bytes.
 const BODY_MOST: usize = 64 * 1024;
+/// Maximum length of the name of a VM in a request. Unit: bytes.
+const NAME_MOST: usize = 256;
+/// Number of characters of the reason for a change that the audit log keeps.
+const WHY_MOST: usize = 256;
 /// Maximum time for the body of a request.
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// Number of events that wait for a slow reader before the service stops reading for it.
@@ -224,7 +228,11 @@ async fn change(
     desired: Desired,
 ) -> Result<Response, Refused> {
     let generation = generation(headers)?;
+    if vm.len() > NAME_MOST {
+        return Err(Problem::new(404, "Not Found", "there is no VM with such a long name", "use a shorter one").into());
+    }
     let why = headers.get(WHY).map(|why| percent_decode(why.as_bytes()).decode_utf8_lossy().into_owned());
+    let why = why.map(|why| why.chars().take(WHY_MOST).collect());
     let wish = Wish { vm, generation, desired, by, why };
     let wish = Box::new(wish);
     let ask = |reply| if how.dry_run { Ask::WouldSet(wish, reply) } else { Ask::Set(wish, reply) };

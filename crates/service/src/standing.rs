@@ -9,6 +9,7 @@ use daemon::live::Client;
 use sched::{EntityId, Instant, Nanos};
 use std::collections::BTreeSet;
 use trace::Event;
+
 /// Range of the pause before a desired state that is not in force is tried again. It doubles with each attempt. A VM
 /// whose vCPUs do not run yet, and a thread that another program has moved, need a second attempt.
 pub(crate) const RETRY: (Nanos, Nanos) = (Nanos::ms(100), Nanos::s(30));

@@ -94,6 +94,17 @@ fn systemd_accepts_the_units_and_the_user() {
 }
 
 #[test]
+fn the_front_end_needs_no_session() {
+    // The user of the unit has no XDG_RUNTIME_DIR and no home, so no path has a default.
+    let unit = unit("tactus.service").replace("\\\n", " ");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("it starts a program");
+    for option in ["--config", "--core", "--labels", "--libvirt", "--socket", "--state"] {
+        let path = start.split_whitespace().skip_while(|word| *word != option).nth(1);
+        assert!(path.is_some_and(|path| path.starts_with('/')), "{option}: {start}");
+    }
+}
+
+#[test]
 fn a_restart_of_the_front_end_leaves_the_core_alone() {
     let (front, core) = (unit("tactus.service"), unit("tactus-core.service"));
     // With Requires=, PartOf= or BindsTo=, systemd would end one unit with the other.

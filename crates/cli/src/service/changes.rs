@@ -14,9 +14,9 @@ pub(crate) fn set(args: &Set) -> Result<(), Failure> {
     let change = |desired: &mut Desired| wish(args, desired);
     let client = client(&args.at)?;
     if args.dry_run {
-        let Vm { id, mut desired, .. } = client.show(&args.vm)?;
+        let Vm { mut desired, .. } = client.show(&args.vm)?;
         change(&mut desired)?;
-        return print(&client.would_set(&id, args.if_generation, &desired)?, args.at.json);
+        return print(&client.would_set(&args.vm, args.if_generation, &desired)?, args.at.json);
     }
     let vm = changed(&client, &args.vm, args.if_generation, args.reason.as_deref(), change)?;
     print(&vm, args.at.json)
@@ -62,10 +62,10 @@ fn changed(
 ) -> Result<Vm, Failure> {
     let mut attempt = 0;
     loop {
-        let Vm { id, generation: latest, mut desired, .. } = client.show(vm)?;
+        let Vm { generation: latest, mut desired, .. } = client.show(vm)?;
         change(&mut desired)?;
         attempt += 1;
-        match client.set(&id, Some(generation.unwrap_or(latest)), &desired, reason) {
+        match client.set(vm, Some(generation.unwrap_or(latest)), &desired, reason) {
             Err(Error::Refused(problem))
                 if problem.status == OUTDATED && generation.is_none() && attempt < ATTEMPTS => {}
             other => return Ok(other?),

@@ -15,7 +15,7 @@ use sys::local_socket::peer;
 use sys::process::Process;
 
 /// Interval between two checks of the core.
-const CHECK: Nanos = Nanos::ms(50);
+const CHECK: Nanos = Nanos::ms(200);
 /// Range of the pause before a core that has ended is started again. It doubles as long as each core ends soon.
 const PAUSE: (Nanos, Nanos) = (Nanos::ms(250), Nanos::s(30));
 /// Maximum time for a core to end in order.

@@ -26,6 +26,15 @@ impl Service {
         for role in ["view", "operate", "admin"] {
             done(&place, &["certs", "issue", role, "--role", role, "--certs", "service"]);
         }
+        Service::at(place)
+    }
+
+    /// Starts another service with the directory of one that has ended.
+    fn again(mut self) -> Service {
+        Service::at(std::mem::replace(&mut self.place, Place::new()))
+    }
+
+    fn at(place: Place) -> Service {
         let serve = ["serve", "--core", "none.sock", "--socket", "api.sock", "--state", "state"];
         let mut command = place.command(&[&serve[..], &["--listen", "127.0.0.1:0", "--certs", "service"]].concat());
         let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -89,13 +98,31 @@ fn done(place: &Place, args: &[&str]) -> String {
     done.stdout
 }
 
+const UUID: &str = "5c3d2f0e-0f5e-4c0c-8f5e-3a1f0c1d2e3f";
+
+fn until(mut is_so: impl FnMut() -> bool) {
+    let end = clock::now() + Nanos::s(10);
+    while !is_so() {
+        assert!(clock::now() < end, "not within 10 s");
+        clock::sleep(Nanos::ms(10));
+    }
+}
+
 /// A process with the command line of a VM.
 struct FakeVm(Child);
 
 impl FakeVm {
     fn start(name: &str) -> FakeVm {
+        FakeVm::start_with(name, &[])
+    }
+
+    /// Starts a VM with further arguments. The name `-` is none.
+    fn start_with(name: &str, further: &[&str]) -> FakeVm {
         let mut shell = Command::new("sh");
-        shell.arg0("qemu-system-x86_64").args(["-c", "read line", "sh", "-name", name]);
+        shell.arg0("qemu-system-x86_64").args(["-c", "read line", "sh"]).args(further);
+        if name != "-" {
+            shell.args(["-name", name]);
+        }
         FakeVm(shell.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
     }
 }
@@ -194,13 +221,13 @@ fn connections_that_send_too_little_end_and_others_are_served_meanwhile() {
         "PUT /v1/vms/pid:1/desired HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
     body.write_all(head.as_bytes()).unwrap();
     // No handshake begins.
-    let mut remote: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&service.address).unwrap()).collect();
+    let mut remote: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(&service.address).unwrap()).collect();
     let begin = clock::now();
     for _ in 0..10 {
         let took = service.time_of_list();
         assert!(took < Nanos::s(1), "a list took {took}");
     }
-    assert!(service.client("view", &["list"]).code != Some(101));
+    assert_eq!(service.client("view", &["list"]).code, Some(0));
     // All of them end, the last ones about ten seconds after the begin.
     for stream in &mut silent {
         let mut reply = Vec::new();
@@ -296,4 +323,36 @@ fn top_prints_what_vms_use_as_tables_and_as_json() {
     let table = service.client("view", &["top", "--count", "1", "--interval", "100ms"]).stdout;
     assert!(table.starts_with("name") && table.contains("top-vm"), "{table}");
     drop(vm);
+}
+
+#[test]
+fn a_name_that_two_vms_claim_is_refused_with_their_ids() {
+    let service = Service::begin();
+    let vms = [FakeVm::start("claimed"), FakeVm::start_with("claimed", &["-uuid", UUID])];
+    until(|| service.client("admin", &["show", UUID]).code == Some(0));
+    let refused = service.client("admin", &["set", "claimed", "--slice", "1ms", "--period", "20ms"]);
+    assert!(refused.code == Some(2) && refused.stderr.contains(UUID), "{}", refused.stderr);
+    for name in [UUID, &format!("pid:{}", vms[0].0.id())] {
+        let set = service.client("admin", &["set", name, "--slice", "1ms", "--period", "20ms", "--json"]);
+        assert_eq!(set.code, Some(0), "{name}: {}", set.stderr);
+    }
+}
+
+#[test]
+fn a_vm_without_a_name_keeps_its_desired_state_while_it_runs() {
+    let mut service = Service::begin();
+    let vm = FakeVm::start_with("-", &[]);
+    let id = format!("qemu-{}", vm.0.id());
+    until(|| service.client("admin", &["show", &id]).code == Some(0));
+    let set = service.client("admin", &["set", &id, "--slice", "1ms", "--period", "20ms"]);
+    assert_eq!(set.code, Some(0), "{}", set.stderr);
+    service.process.kill().unwrap();
+    service.process.wait().unwrap();
+    let service = service.again();
+    let shown = service.client("admin", &["show", &id, "--json"]);
+    let shown: Value = serde_json::from_str(&shown.stdout).unwrap_or_else(|_| panic!("{}", shown.stderr));
+    assert_eq!(shown["desired"]["promise"]["slice_ns"], 1_000_000);
+    let gone = vm.0.id();
+    drop(vm);
+    until(|| service.client("admin", &["show", &format!("qemu-{gone}")]).code == Some(2));
 }

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::dispatcher::Dispatcher;
 use super::journal::Ledger;
 use super::kept::KeptRecord;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, would_fit};
 use super::request::{KeptBy, Others, PromiseRequest};
 use crate::kernel::Kernel;
 use sched::{CpuSet, EntityId, GroupId, Instant, Nanos, Params, Reservation};
@@ -114,7 +114,7 @@ impl<K: Kernel> Dispatcher<K> {
         let changed: Vec<usize> =
             self.clients.iter().filter(|(_, client)| is_changed(client)).map(|(_, client)| client.tree).collect();
         room.held.retain(|held| !changed.contains(&held.promise));
-        room.would_fit(part)
+        would_fit(room, part)
     }
 
     /// Changes the reservation and the group of `e`.

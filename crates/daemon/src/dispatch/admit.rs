@@ -6,7 +6,7 @@ use super::dispatcher::Dispatcher;
 use super::enclosure::Enclosure;
 use super::kernel_kept::is_reserved;
 use super::member::RaiseBy;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, would_fit};
 use super::request::{KeptBy, Others, PromiseRequest};
 use super::room::{HeldPromise, NoRoom};
 use super::scan::{Found, Scanned, THREADS_MOST, found_in, scan};
@@ -99,7 +99,7 @@ impl<K: Kernel> Dispatcher<K> {
         let mut room = self.no_room(PromiseRequest { affinity: allowed, ..request.clone() }, own, (0, None));
         let tree = instead.and_then(|e| self.clients.get(e)).map(|client| client.tree);
         room.held.retain(|held| Some(held.promise) != tree);
-        room.would_fit(reservation)
+        would_fit(room, reservation)
     }
 
     /// Checks that no thread of `found` belongs to a client. Otherwise, the values set for one client would be recorded

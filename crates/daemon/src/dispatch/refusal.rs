@@ -3,7 +3,7 @@
 use super::room::NoRoom;
 use crate::Explanation;
 use crate::table::Full;
-use sched::{CpuSet, Nanos, Refused};
+use sched::{CpuSet, Nanos, Refused, Reservation};
 use std::fmt;
 
 /// Reason why a request was refused. A refusal changes nothing.
@@ -145,6 +145,20 @@ impl Refusal {
             Refusal::NotPermitted(error) => Explanation::new(error.reason(), error.remedy().unwrap_or_default()),
             Refusal::Full(full) => Explanation::new(full.to_string(), full.remedy()),
         }
+    }
+}
+
+/// Returns whether a machine with the existing promises of `room` admits its request, with `reservation` per CPU.
+///
+/// # Errors
+/// The machine refuses the request.
+pub(super) fn would_fit(room: NoRoom, reservation: Reservation) -> Result<(), Refusal> {
+    match room.refused(reservation) {
+        None => Ok(()),
+        Some(Refused::Utilisation { free_ppm, on, .. }) => {
+            Err(Refusal::NoRoom(Box::new(NoRoom { free: (free_ppm, on), ..room })))
+        }
+        Some(refused) => Err(Refusal::Promise(refused)),
     }
 }
 

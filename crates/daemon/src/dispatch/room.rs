@@ -1,7 +1,6 @@
 //! [`NoRoom`]: the refusal of a promise that does not fit beside the existing promises. The refusal names the nearest
 //! promises that fit, and what else would make room.
 
-use super::refusal::Refusal;
 use super::request::{KeptBy, PromiseRequest, SLICE_LEAST};
 use super::withheld::Withheld;
 use crate::Explanation;
@@ -254,19 +253,10 @@ impl NoRoom {
         NoRoom { policy: Some((policy, knobs)), ..self }
     }
 
-    /// Returns whether a machine with the existing promises admits the request, with `reservation` per CPU.
-    ///
-    /// # Errors
-    /// The machine refuses the request.
-    pub(super) fn would_fit(self, reservation: Reservation) -> Result<(), Refusal> {
-        let refused = Trial::new(&self).and_then(|mut trial| trial.place(&self.request, reservation).err());
-        match refused {
-            None => Ok(()),
-            Some(Refused::Utilisation { free_ppm, on, .. }) => {
-                Err(Refusal::NoRoom(Box::new(NoRoom { free: (free_ppm, on), ..self })))
-            }
-            Some(refused) => Err(Refusal::Promise(refused)),
-        }
+    /// Returns the reason why a machine with the existing promises refuses the request, with `reservation` per CPU.
+    /// `None`: the machine admits the request.
+    pub(super) fn refused(&self, reservation: Reservation) -> Option<Refused> {
+        Trial::new(self)?.place(&self.request, reservation).err()
     }
 
     /// Returns what would have kept the promise.

@@ -1,7 +1,7 @@
 //! [`LabelFiles`]: the label files of the operator, `NAME.toml` or `UUID.toml`.
 
 use super::label::Label;
-use super::trusted_file::{self, is_trusted};
+use super::trusted_file::{self, entries, is_trusted};
 use super::wanted::{Latest, Wanted};
 use crate::complaint::complain;
 use crate::inventory::{Found, Program};
@@ -53,14 +53,15 @@ impl LabelFiles {
     /// Reads the files. After a wrong change of a file, its desired state stays.
     pub(super) fn read(&mut self) {
         self.is_read = true;
-        let entries = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        let paths = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == ENDING));
+        let Some(entries) = entries(&self.directory) else { return };
+        let paths = entries.into_iter().filter(|path| path.extension().is_some_and(|it| it == ENDING));
         let named = paths.filter_map(|path| Some((path.file_stem()?.to_str()?.to_string(), path)));
         let mut before = std::mem::take(&mut self.files);
         self.files = named
             .map(|(name, path)| {
                 let mut file = before.remove(&name).unwrap_or_default();
-                let read = trusted_file::read(&path, LENGTH_MOST).and_then(|text| Label::parse(&text));
+                let read = trusted_file::read(&path, LENGTH_MOST).and_then(|text| is_whole(&text).map(|()| text));
+                let read = read.and_then(|text| Label::parse(&text));
                 let read = read.and_then(|label| Ok((label.desired()?, label)));
                 if let Ok((_, label)) = &read {
                     (file.user, file.program) = (label.user, label.program.clone());
@@ -87,6 +88,14 @@ impl LabelFiles {
     /// Returns the label file with this name.
     pub(super) fn get(&self, name: &str) -> Option<&LabelFile> {
         self.files.get(name)
+    }
+}
+
+/// Refuses the text of a file that an editor has emptied and not written yet.
+fn is_whole(text: &str) -> Result<(), Explanation> {
+    match text.trim().is_empty() {
+        true => Err(Explanation::new("the file is empty", "write its keys, or remove the file")),
+        false => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! metadata. libvirt replaces the file at each change, so the service needs neither its library nor its monitor socket.
 
 use super::label::Label;
-use super::trusted_file;
+use super::trusted_file::{self, entries};
 use super::wanted::Latest;
 use crate::complaint::complain;
 use crate::inventory::Domain;
@@ -31,13 +31,17 @@ pub(super) struct StatusFiles {
     watch: Option<DirectoryWatch>,
     is_read: bool,
     files: BTreeMap<PathBuf, StatusFile>,
+    /// Files that cannot be used, with their stamps. Each is reported once.
+    refused: BTreeMap<PathBuf, Stamp>,
 }
+
+/// Inode, and time and nanoseconds of the last change. A file with the same stamp has the same content.
+type Stamp = (u64, i64, i64);
 
 /// A status file.
 #[derive(Debug)]
 struct StatusFile {
-    /// Inode, and time and nanoseconds of the last change. A file with the same stamp has the same content.
-    stamp: (u64, i64, i64),
+    stamp: Stamp,
     domain: Domain,
     latest: Latest,
 }
@@ -46,7 +50,13 @@ impl StatusFiles {
     pub(super) fn new(directory: &Path) -> StatusFiles {
         let unwatched = |error: &sys::Error| complain(&format!("changes of domains are not noticed: {error}"));
         let watch = DirectoryWatch::new(directory).inspect_err(unwatched).ok();
-        StatusFiles { directory: directory.to_path_buf(), watch, is_read: false, files: BTreeMap::new() }
+        StatusFiles {
+            directory: directory.to_path_buf(),
+            watch,
+            is_read: false,
+            files: BTreeMap::new(),
+            refused: BTreeMap::new(),
+        }
     }
 
     /// Returns whether a file may have changed.
@@ -57,16 +67,22 @@ impl StatusFiles {
     /// Reads the files that have changed. Returns the domains that run.
     pub(super) fn read(&mut self) -> Vec<Domain> {
         self.is_read = true;
-        let mut before = std::mem::take(&mut self.files);
-        let entries = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        for path in entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == ENDING)) {
-            let Ok(found) = std::fs::metadata(&path) else { continue };
-            let stamp = (found.ino(), found.mtime(), found.mtime_nsec());
-            let file = match before.remove(&path) {
-                Some(file) if file.stamp == stamp => Some(file),
-                former => changed(&path, stamp, former),
-            };
-            self.files.extend(file.map(|file| (path, file)));
+        if let Some(paths) = entries(&self.directory) {
+            let (mut before, mut refused) = (std::mem::take(&mut self.files), std::mem::take(&mut self.refused));
+            for path in paths.into_iter().filter(|path| path.extension().is_some_and(|it| it == ENDING)) {
+                let Ok(found) = std::fs::metadata(&path) else { continue };
+                let stamp = (found.ino(), found.mtime(), found.mtime_nsec());
+                let file = match (before.remove(&path), refused.remove(&path)) {
+                    (Some(file), _) if file.stamp == stamp => Some(file),
+                    // The file was refused with this content.
+                    (former, Some(of_refused)) if of_refused == stamp => former,
+                    (former, _) => changed(&path, stamp, former),
+                };
+                if file.as_ref().is_none_or(|file| file.stamp != stamp) {
+                    self.refused.insert(path.clone(), stamp);
+                }
+                self.files.extend(file.map(|file| (path, file)));
+            }
         }
         self.files.values().map(|file| file.domain.clone()).collect()
     }
@@ -79,7 +95,7 @@ impl StatusFiles {
 }
 
 /// Reads the file at `path`, which was `former` before.
-fn changed(path: &Path, stamp: (u64, i64, i64), former: Option<StatusFile>) -> Option<StatusFile> {
+fn changed(path: &Path, stamp: Stamp, former: Option<StatusFile>) -> Option<StatusFile> {
     let parsed = trusted_file::read(path, LENGTH_MOST).and_then(|text| parse(&text));
     match parsed {
         Ok((domain, desired)) => {

@@ -1,10 +1,11 @@
 //! Files that no other user may write.
 
+use crate::complaint::complain;
 use daemon::Explanation;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bits of the mode with which other users may write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -36,4 +37,18 @@ pub(super) fn read(path: &Path, most: u64) -> Result<String, Explanation> {
     let mut text = String::new();
     file.take(most).read_to_string(&mut text).map_err(failed)?;
     Ok(text)
+}
+
+/// Returns the entries of a directory, none if it does not exist. Returns `None` after another error: what was read before
+/// stays.
+pub(super) fn entries(directory: &Path) -> Option<Vec<PathBuf>> {
+    let paths = || std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+    match paths() {
+        Ok(paths) => Some(paths),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
+        Err(error) => {
+            complain(&format!("cannot read {}: {error}", directory.display()));
+            None
+        }
+    }
 }

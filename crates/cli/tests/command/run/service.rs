@@ -243,6 +243,9 @@ fn a_user_may_promise_time_only_to_own_processes_and_within_the_quota() {
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((lines.len(), &lines[0]["by"]), (6, &"uid:65534".into()));
     assert!(lines[1]["refused"].as_str().unwrap().contains("quota"), "{log}");
+    service.json(&["set", &format!("pid:{}", own.id()), "--cap", "50"]);
+    let (found, text) = put(own.id(), "{}");
+    assert!(found == 403 && text.contains("limit a VM"), "the owner keeps the cap of the administrator: {text}");
     own.kill().unwrap();
     own.wait().unwrap();
     service.end();

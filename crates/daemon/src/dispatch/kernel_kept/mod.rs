@@ -19,7 +19,7 @@ use super::dispatcher::Dismissed;
 use super::journal::Journal;
 use super::leaving::{AllLeaving, Leaving};
 use super::promises::Promises;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, would_fit};
 use super::request::{KeptBy, PromiseRequest};
 use super::room::{HeldPromise, NoRoom};
 use super::scan::{Found, Scanned, found_in, scan};
@@ -180,7 +180,7 @@ impl<K: Kernel> KernelKept<K> {
         let is_new = |new: &&Found<K::Thread>| !self.threads.iter().any(|it| it.identity == new.identity);
         chosen.iter().filter(is_new).try_for_each(|new| choice::check_thread(&self.kernel, new, &all))?;
         let own = instead.and_then(|e| self.threads.iter().find(|it| it.entity == e)).map(|it| it.promise);
-        self.room(request, (0, None), own).would_fit(reservation)
+        would_fit(self.room(request, (0, None), own), reservation)
     }
 
     /// Returns whether a change of the promise that `e` is part of to `slice` in every `period` would be made, without
@@ -192,7 +192,7 @@ impl<K: Kernel> KernelKept<K> {
         let promise = self.threads.iter().find(|it| it.entity == e).ok_or(Refusal::NoPromise)?.promise;
         let request = self.change(promise, slice, period);
         let part = choice::reservation(&request, &request.affinity)?;
-        self.room(&request, (0, None), Some(promise)).would_fit(part)
+        would_fit(self.room(&request, (0, None), Some(promise)), part)
     }
 
     /// Returns the reserved threads, which interfere with clients of the dispatcher.

@@ -487,7 +487,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let executable = place.path().join("core");
         let text = format!(
-            "#!/bin/bash\nfd=$2\nprintf 'TACTUSMS\\x04\\0\\0\\0' >&$fd\nhead -c 12 <&$fd >/dev/null\n{script}\n"
+            "#!/bin/bash\nfd=$2\nprintf 'TACTUSMS\\x{VERSION:02x}\\0\\0\\0' >&$fd\nhead -c 12 <&$fd >/dev/null\n{script}\n"
         );
         // Another process writes the file: a concurrent fork of this process would keep the file open for writing, and
         // then the file cannot be executed.

@@ -170,7 +170,8 @@ mod tests {
         theirs.send(&Command::EndShare { pid: 7 }, || false).unwrap();
         theirs.write(&[2, 0, 0, 0, 200, 1], || false).unwrap();
         // A complete message with one byte too many.
-        theirs.write(&[2, 0, 0, 0, 10, 0], || false).unwrap();
+        let [command] = postcard::to_stdvec(&Command::ReadNews).unwrap()[..] else { panic!("it has one byte") };
+        theirs.write(&[2, 0, 0, 0, command, 0], || false).unwrap();
         theirs.send(&Command::End, || false).unwrap();
         drop(theirs);
         let mut next = || ours.receive::<Command>(100, || false);

@@ -51,8 +51,10 @@ pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     }
     let mut promises = cargo(&["bench", "--package", "cli", "--bench", "promises", "--"]);
     let promises = pass_on(promises.args(["--runs", &runs]))?;
+    let mut service = cargo(&["bench", "--package", "cli", "--bench", "service", "--"]);
+    let service = pass_on(service.args(["--runs", &runs]))?;
     let package = python::bench(&runs)?;
-    let failed = [speed, promises, package].into_iter().find(|code| *code != ExitCode::SUCCESS);
+    let failed = [speed, promises, service, package].into_iter().find(|code| *code != ExitCode::SUCCESS);
     Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }
 

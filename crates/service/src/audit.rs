@@ -18,6 +18,8 @@ pub(crate) struct Audit {
     file: File,
     /// Whether the last line may be incomplete.
     is_torn: bool,
+    /// Whether lines may not be on disk yet.
+    is_dirty: bool,
 }
 
 /// A requested change.
@@ -56,12 +58,13 @@ impl Audit {
         let path = directory.join(FILE);
         let opened = OpenOptions::new().create(true).append(true).mode(0o640).open(&path);
         // A line that a crash has torn ends here.
-        opened.map(|file| Audit { file, is_torn: true }).map_err(|error| {
+        opened.map(|file| Audit { file, is_torn: true, is_dirty: false }).map_err(|error| {
             Explanation::new(format!("cannot write {}: {error}", path.display()), "use --state with another directory")
         })
     }
 
-    /// Adds a request, and the reason if it was refused. The line is on disk when this function returns.
+    /// Adds a request, and the reason if it was refused. [`Audit::sync`] brings the line to the disk, so that a client with
+    /// many refused requests does not make others wait for the disk.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -75,8 +78,16 @@ impl Audit {
         }
         self.is_torn = true;
         self.file.write_all(&line)?;
-        self.is_torn = false;
-        self.file.sync_data()
+        (self.is_torn, self.is_dirty) = (false, true);
+        Ok(())
+    }
+
+    /// Waits until all lines are on disk.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_dirty) { self.file.sync_data() } else { Ok(()) }
     }
 }
 

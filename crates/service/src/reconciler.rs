@@ -128,6 +128,9 @@ impl Reconciler {
             self.next_news = now.saturating_add(if has_promises { Nanos::ZERO } else { NEWS_IDLE });
         }
         self.retry_refused(now);
+        if let Err(error) = self.audit.sync() {
+            complain(&format!("cannot write the audit log: {error}"));
+        }
         if self.has_changed {
             self.report_states();
         }

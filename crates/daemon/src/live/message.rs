@@ -35,11 +35,6 @@ pub(super) enum Command {
     Admit { request: Box<PromiseRequest>, process: ProcessId },
     /// Change the promise that `entity` is part of. Reply: [`Reply::Changed`].
     Adjust { entity: EntityId, slice: Nanos, period: Nanos },
-    /// Report whether a promise to a process would be made, in place of the promise that `instead` is part of. Reply:
-    /// [`Reply::Changed`].
-    WouldAdmit { request: Box<PromiseRequest>, process: ProcessId, instead: Option<EntityId> },
-    /// Report whether the promise that `entity` is part of would be changed. Reply: [`Reply::Changed`].
-    WouldAdjust { entity: EntityId, slice: Nanos, period: Nanos },
     /// Give a process a share of the CPUs. Reply: [`Reply::Changed`].
     Share { process: ProcessId, share: CpuShare },
     /// End the share of process `pid`. Reply: [`Reply::Done`].
@@ -62,6 +57,11 @@ pub(super) enum Command {
     ReadNews,
     /// Report the promises and the shares in force. Reply: [`Reply::Roster`].
     ReadRoster,
+    /// Report whether a promise to a process would be made, in place of the promise that `instead` is part of. Reply:
+    /// [`Reply::Changed`].
+    WouldAdmit { request: Box<PromiseRequest>, process: ProcessId, instead: Option<EntityId> },
+    /// Report whether the promise that `entity` is part of would be changed. Reply: [`Reply::Changed`].
+    WouldAdjust { entity: EntityId, slice: Nanos, period: Nanos },
 }
 
 /// A process in a message.

@@ -76,7 +76,7 @@ struct Bare {
     place: Place,
 }
 
-const GREETING: [u8; 12] = *b"TACTUSMS\x04\0\0\0";
+const GREETING: [u8; 12] = *b"TACTUSMS\x05\0\0\0";
 /// The command that requests all warnings, with its length, and the reply without warnings.
 const WARNINGS: [u8; 5] = [1, 0, 0, 0, 9];
 const NO_WARNINGS: [u8; 3] = [1, 7, 0];
@@ -136,9 +136,9 @@ impl Bare {
 fn a_core_refuses_a_front_end_of_another_version_or_none_at_all() {
     let Some(_turn) = turn() else { return };
     let greetings: [(&[u8], &str); 3] = [
-        (b"TACTUSMS\x05\0\0\0", "sends messages of version 5, and this program of 4"),
+        (b"TACTUSMS\x06\0\0\0", "sends messages of version 6, and this program of 5"),
         (b"GET / HTTP/1.1", "the other process is no process of Tactus"),
-        (b"TACTUSMS\x04\0\0\0\x03\0\0\0\xff\xff\xff", "malformed message"),
+        (b"TACTUSMS\x05\0\0\0\x03\0\0\0\xff\xff\xff", "malformed message"),
     ];
     for (greeting, words) in greetings {
         let mut bare = Bare::begin();

@@ -65,12 +65,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
 
 /// Returns the certificates in a file.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let all = all.map_err(|error| unreadable(path, error))?;
-    if all.is_empty() {
-        return Err(content(path, "it has no certificate"));
-    }
-    Ok(all)
+    all_in(path, "it has no certificate")
 }
 
 /// Returns the private key in a file.
@@ -81,10 +76,15 @@ pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> 
 /// Returns the lists of revoked certificates in a file. Without a list, all revoked certificates would count as valid, so a
 /// missing file and one without a list are errors.
 pub(crate) fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
-    let all = CertificateRevocationListDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    all_in(path, "it has no list of revoked certificates")
+}
+
+/// Returns the items of one kind in a file. `none` is the reason why a file without them cannot be used.
+fn all_in<T: PemObject>(path: &Path, none: &str) -> Result<Vec<T>, Error> {
+    let all = T::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<T>, _>>);
     let all = all.map_err(|error| unreadable(path, error))?;
     if all.is_empty() {
-        return Err(content(path, "it has no list of revoked certificates"));
+        return Err(content(path, none));
     }
     Ok(all)
 }

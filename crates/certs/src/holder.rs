@@ -73,7 +73,7 @@ impl Holder {
 }
 
 /// Returns the common name of a subject, if it has exactly one.
-pub(crate) fn common_name(subject: &X509Name<'_>) -> Option<String> {
+fn common_name(subject: &X509Name<'_>) -> Option<String> {
     let mut names = subject.iter_common_name().map(|name| name.as_str().ok().map(str::to_string));
     names.next().flatten().filter(|_| names.next().is_none())
 }

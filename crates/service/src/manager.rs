@@ -13,6 +13,8 @@ use sys::local_socket::LocalListener;
 /// Part of the time limit of the service manager after which the next sign of life is due. A third leaves time for one late
 /// sign.
 const SIGNS: u32 = 3;
+/// Pause before the reconciler is asked again for its first answer.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Variables with which a service manager addresses this process. Children must not inherit them.
 pub const VARIABLES: [&str; 6] =
@@ -74,9 +76,6 @@ async fn inform(requests: &Requests, interval: Option<Duration>, notify: impl Fn
         tokio::time::sleep(interval.unwrap_or(RETRY)).await;
     }
 }
-
-/// Pause before the reconciler is asked again for its first answer.
-const RETRY: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

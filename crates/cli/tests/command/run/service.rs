@@ -217,7 +217,8 @@ fn a_user_may_promise_time_only_to_own_processes_and_within_the_quota() {
         eprintln!("SKIPPED: only root can make requests as another user");
         return;
     }
-    let mut own = std::process::Command::new("sleep").arg("600").uid(USER).stdout(Stdio::null()).spawn().unwrap();
+    let mut sleeper = std::process::Command::new("sleep");
+    let own = FakeVm(sleeper.arg("600").uid(USER).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let other = Child::start(Work::Sleep).unwrap();
     let service = Service::at(Place::new(), &["--user-quota", "20"]);
     // The user must reach the socket.
@@ -230,11 +231,11 @@ fn a_user_may_promise_time_only_to_own_processes_and_within_the_quota() {
     };
     for (pid, body, status, words) in [
         (other.pid(), r#"{"promise": {"slice_ns": 1000000, "period_ns": 10000000}}"#, 403, "may not change"),
-        (own.id(), r#"{"promise": {"slice_ns": 2100000, "period_ns": 10000000}}"#, 403, "the quota is 20 %"),
-        (own.id(), r#"{"promise": {"slice_ns": 1000000, "period_ns": 10000000, "limit": "hard"}}"#, 403, "limit a VM"),
-        (own.id(), r#"{"cap_percent": 10}"#, 403, "limit a VM"),
-        (own.id(), r#"{"promise": {"slice_ns": 2000000, "period_ns": 10000000}}"#, 200, "kept"),
-        (own.id(), "{}", 200, "none"),
+        (own.pid(), r#"{"promise": {"slice_ns": 2100000, "period_ns": 10000000}}"#, 403, "the quota is 20 %"),
+        (own.pid(), r#"{"promise": {"slice_ns": 1000000, "period_ns": 10000000, "limit": "hard"}}"#, 403, "limit a VM"),
+        (own.pid(), r#"{"cap_percent": 10}"#, 403, "limit a VM"),
+        (own.pid(), r#"{"promise": {"slice_ns": 2000000, "period_ns": 10000000}}"#, 200, "kept"),
+        (own.pid(), "{}", 200, "none"),
     ] {
         let (found, text) = put(pid, body);
         assert!(found == status && text.contains(words), "{body}: {found}: {text}");
@@ -243,11 +244,10 @@ fn a_user_may_promise_time_only_to_own_processes_and_within_the_quota() {
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((lines.len(), &lines[0]["by"]), (6, &"uid:65534".into()));
     assert!(lines[1]["refused"].as_str().unwrap().contains("quota"), "{log}");
-    service.json(&["set", &format!("pid:{}", own.id()), "--cap", "50"]);
-    let (found, text) = put(own.id(), "{}");
+    service.json(&["set", &format!("pid:{}", own.pid()), "--cap", "50"]);
+    let (found, text) = put(own.pid(), "{}");
     assert!(found == 403 && text.contains("limit a VM"), "the owner keeps the cap of the administrator: {text}");
-    own.kill().unwrap();
-    own.wait().unwrap();
+    drop(own);
     service.end();
 }
 

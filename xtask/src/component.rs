@@ -107,12 +107,15 @@ pub(crate) fn cargo_deb() -> Result<PathBuf, String> {
     if works(Command::new(&program).arg("--version")) {
         return Ok(program);
     }
-    println!("      cargo-deb is missing: cargo install --locked cargo-deb@{CARGO_DEB}");
-    let mut install = cargo(&["install", "--locked", "--quiet", &format!("cargo-deb@{CARGO_DEB}"), "--root"]);
-    if works(install.arg(&folder)) && works(Command::new(&program).arg("--version")) {
+    let wanted = format!("cargo-deb@{CARGO_DEB}");
+    println!("      cargo-deb is missing: cargo install --locked {wanted}");
+    // A fast build, without a compressor of its own: the program xz compresses packages.
+    let mut install = cargo(&["install", "--locked", "--quiet", "--debug", "--no-default-features", &wanted, "--root"]);
+    install.arg(&folder).env("CARGO_PROFILE_DEV_DEBUG", "0");
+    if works(&mut install) && works(Command::new(&program).arg("--version")) {
         return Ok(program);
     }
-    Err(format!("cargo-deb is missing and cargo install failed (cargo install --locked cargo-deb@{CARGO_DEB})"))
+    Err(format!("cargo-deb is missing and cargo install failed (cargo install --locked {wanted})"))
 }
 
 /// Installs the tools of systemd that check units and create users, if they are missing.
@@ -137,6 +140,15 @@ pub(crate) fn lintian() -> Result<(), String> {
 /// The reason why the program is missing.
 pub(crate) fn mmdebstrap() -> Result<(), String> {
     debian("mmdebstrap", &["mmdebstrap"], || works(Command::new("mmdebstrap").arg("--version")))
+}
+
+/// Installs the tools that make ext4 file systems and change them, if they are missing.
+///
+/// # Errors
+/// The reason why a program is missing, or why it cannot be used.
+pub(crate) fn e2fsprogs() -> Result<(), String> {
+    debian("e2fsprogs", &["e2fsprogs"], || works(Command::new("debugfs").arg("-V")))?;
+    if is_root() { Ok(()) } else { Err("a disk with Debian needs files of root; run as root".to_string()) }
 }
 
 /// Installs GNU time, which measures the time and memory of a process, if it is missing.

@@ -29,6 +29,8 @@ pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--ex
 pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
 /// The checks of weights and caps in control groups of version 2.
 pub(crate) const SHARES: Program = Program { package: "storms", kind: "--example", name: "shares" };
+/// An operator of a whole Debian with the package of Tactus: executes the operator's page, and checks the service.
+pub(crate) const OPERATOR: Program = Program { package: "storms", kind: "--example", name: "operator" };
 /// A virtual machine for tests, which uses /dev/kvm.
 pub(crate) const MICRO_VM: Program = Program { package: "sys", kind: "--example", name: "micro-vm" };
 

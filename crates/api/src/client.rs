@@ -1,11 +1,12 @@
 //! [`Client`]: requests to a service.
 
-use crate::{Caller, Desired, Event, Host, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
+use crate::{Caller, Desired, Event, Host, KEY, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::blocking::{self, ClientBuilder, RequestBuilder, Response};
 use reqwest::header::IF_MATCH;
 use rustls::ClientConfig;
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -17,6 +18,8 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 const REPLY: Duration = Duration::from_secs(40);
 /// Maximum time to connect to another host.
 const CONNECT: Duration = Duration::from_secs(10);
+/// Number of attempts to make a change whose reply is lost, because the service ends meanwhile.
+const ATTEMPTS: usize = 3;
 /// TCP port of the service, unless another one is named.
 pub const PORT: u16 = 7430;
 
@@ -148,7 +151,8 @@ impl Client {
     }
 
     /// Sets the desired state of a VM, if it still has `generation`; `None`: whatever it has. `why` is for the audit log.
-    /// Returns the VM.
+    /// Returns the VM. If the connection ends before the reply, repeats the request; its key keeps the service from making
+    /// the change twice.
     ///
     /// # Errors
     /// See [`Error`].
@@ -157,7 +161,7 @@ impl Client {
         if let Some(why) = why {
             request = request.header(WHY, escaped(why));
         }
-        self.read(request)
+        self.read_repeatedly(&request.header(KEY, new_key()))
     }
 
     /// Returns the VM as it would be after [`set`](Client::set). Nothing changes. A weight and a cap are checked for their values
@@ -194,7 +198,12 @@ impl Client {
     }
 
     fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
-        let reply = request.send().map_err(|error| self.failed(reason(&error)))?;
+        self.accepted(request.send())
+    }
+
+    /// Returns a reply that is no refusal.
+    fn accepted(&self, reply: reqwest::Result<Response>) -> Result<Response, Error> {
+        let reply = reply.map_err(|error| self.failed(reason(&error)))?;
         if reply.status().is_success() {
             return Ok(reply);
         }
@@ -204,6 +213,19 @@ impl Client {
             Ok(problem) => Error::Refused(problem),
             Err(_) => self.failed(format!("it replied {status}")),
         })
+    }
+
+    /// Sends a request again if the connection ends before the reply.
+    fn read_repeatedly<T: serde::de::DeserializeOwned>(&self, request: &RequestBuilder) -> Result<T, Error> {
+        let again = || request.try_clone().expect("the body is in memory");
+        let mut attempt = 1;
+        let reply = loop {
+            match again().send() {
+                Err(error) if attempt < ATTEMPTS && !error.is_connect() && !error.is_timeout() => attempt += 1,
+                outcome => break outcome,
+            }
+        };
+        self.accepted(reply)?.json().map_err(|error| self.failed(reason(&error)))
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
@@ -223,6 +245,13 @@ impl Client {
     fn failed(&self, why: String) -> Error {
         Error::Failed { service: self.name.clone(), why }
     }
+}
+
+/// Returns a key that no other change has.
+fn new_key() -> String {
+    // The standard library has no random numbers other than the keys of a hash map.
+    let chance = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", chance(), chance())
 }
 
 fn unusable(error: certs::Error) -> Error {

@@ -26,3 +26,6 @@ pub const PROBLEM: &str = "application/problem+json";
 /// Header of a request with the reason of a change, for the audit log. Characters other than letters, digits and `-._~` are
 /// percent-encoded, as in a URL.
 pub const WHY: &str = "tactus-reason";
+/// Header with a key of the client for a change (draft-ietf-httpapi-idempotency-key-header). A repeated request with the
+/// same key changes nothing.
+pub const KEY: &str = "idempotency-key";

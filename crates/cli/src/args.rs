@@ -2,7 +2,7 @@
 
 use crate::certs_args::Certs;
 use crate::raising::Raising;
-use crate::service_args::{Events, List, Named, SERVICE_EXIT_CODES, Serve, Set, Show, Top};
+use crate::service_args::{Events, List, Named, SERVICE_EXIT_CODES, SchedInfo, Serve, Set, Show, Top};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -84,6 +84,9 @@ pub(crate) enum Command {
     /// Put what is desired for a paused VM of the service in force again
     #[command(after_help = SERVICE_EXIT_CODES)]
     Resume(Named),
+    /// Show and set what is desired for a VM of the service in the form of `virsh schedinfo`
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Schedinfo(SchedInfo),
     /// Follow the events of the service: VMs that appear and end, changes, and promises that stop being kept
     #[command(after_help = SERVICE_EXIT_CODES)]
     Events(Events),

@@ -104,6 +104,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Pause(args)) => service::pause(&args)?,
         Some(Command::Resume(args)) => service::resume(&args)?,
         Some(Command::Events(args)) => service::events(&args)?,
+        Some(Command::Schedinfo(args)) => service::schedinfo(&args)?,
         Some(Command::Top(args)) => service::top(&args)?,
         Some(Command::Certs(args)) => certs::run(&args)?,
         Some(Command::Release(args)) => release::run(&args)?,

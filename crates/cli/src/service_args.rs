@@ -37,6 +37,9 @@ pub(crate) struct Serve {
     /// Directory of libvirt's status files; by default /run/libvirt/qemu, or libvirt/qemu/run in $XDG_RUNTIME_DIR
     #[arg(long, value_name = "DIR")]
     pub(crate) libvirt: Option<PathBuf>,
+    /// Only observe: find VMs and report what they use, and change nothing
+    #[arg(long, conflicts_with_all = ["core", "directory"])]
+    pub(crate) observe: bool,
     /// Part of a CPU that each user other than root may promise to the user's own VMs; by default none
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=i64::from(QUOTA_MAX)))]
     pub(crate) user_quota: Option<u32>,
@@ -140,6 +143,26 @@ pub(crate) struct Set {
     /// Reason of the change, for the audit log
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) at: AtService,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SchedInfo {
+    /// Name or id of the VM, or pid:NUMBER for a process
+    pub(crate) vm: String,
+    /// Set parameters: cpu_shares, global_quota and global_period (us; -1: no cap), slice and period (us; 0: no promise)
+    #[arg(long, value_name = "NAME=VALUE", num_args = 1..)]
+    pub(crate) set: Vec<String>,
+    /// Accepted for scripts of virsh: a change is always in force at once, and stays
+    #[arg(long, hide_short_help = true)]
+    pub(crate) live: bool,
+    /// Accepted for scripts of virsh, like --live
+    #[arg(long, hide_short_help = true)]
+    pub(crate) config: bool,
+    /// Accepted for scripts of virsh, like --live
+    #[arg(long, hide_short_help = true)]
+    pub(crate) current: bool,
     #[command(flatten)]
     pub(crate) at: AtService,
 }

@@ -10,10 +10,14 @@ use sys::clock;
 /// Range of the pause between attempts to connect. It doubles with each attempt that fails.
 const RETRY: (Nanos, Nanos) = (Nanos::ms(100), Nanos::ms(500));
 
+/// Reason why a service that only observes has no core.
+const OBSERVES: &str = "the service only observes";
+
 /// The connection to the resident core.
 #[derive(Debug)]
 pub(crate) struct CoreLink {
-    socket: PathBuf,
+    /// Socket of the core. `None`: the service has no core, because it only observes.
+    socket: Option<PathBuf>,
     policy: fn(&str) -> Option<&'static sched::Descriptor>,
     client: Option<Client>,
     /// Reason why there is no connection.
@@ -24,10 +28,16 @@ pub(crate) struct CoreLink {
 }
 
 impl CoreLink {
-    /// Returns a link to the core at `socket`. `policy` finds a policy by its name.
-    pub(crate) fn new(socket: &Path, policy: fn(&str) -> Option<&'static sched::Descriptor>) -> CoreLink {
-        let reason = "the service has not connected to its core yet".to_string();
-        CoreLink { socket: socket.to_path_buf(), policy, client: None, reason, next: Instant::ZERO, pause: RETRY.0 }
+    /// Returns a link to the core at `socket`; `None`: there is no core. `policy` finds a policy by its name.
+    pub(crate) fn new(socket: Option<&Path>, policy: fn(&str) -> Option<&'static sched::Descriptor>) -> CoreLink {
+        let (socket, next) = (socket.map(Path::to_path_buf), Instant::ZERO);
+        let reason = if socket.is_some() { "the service has not connected to its core yet" } else { OBSERVES };
+        CoreLink { socket, policy, client: None, reason: reason.to_string(), next, pause: RETRY.0 }
+    }
+
+    /// Returns whether the service only observes.
+    pub(crate) fn only_observes(&self) -> bool {
+        self.socket.is_none()
     }
 
     /// Returns the core, if there is a connection.
@@ -59,7 +69,8 @@ impl CoreLink {
         if self.client.is_some() || now < self.next {
             return false;
         }
-        match Client::attach(&self.socket, self.policy) {
+        let Some(socket) = &self.socket else { return false };
+        match Client::attach(socket, self.policy) {
             Ok(client) => {
                 self.client = Some(client);
                 (self.next, self.pause) = (Instant::ZERO, RETRY.0);

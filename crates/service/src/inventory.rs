@@ -122,7 +122,7 @@ impl Inventory {
             Ok(events) => Inventory { events: Some(events), ..Inventory::default() },
             Err(error) => {
                 let warning = format!("VMs are found by scans of /proc: {}", error.reason());
-                complain(&format!("{warning}\n  help: {}", error.remedy().unwrap_or_default()));
+                complain(&format!("VMs are found by scans of /proc: {error}"));
                 Inventory { warning: Some(warning), ..Inventory::default() }
             }
         }

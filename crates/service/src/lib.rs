@@ -118,14 +118,14 @@ impl Service {
         self.listeners.local.path()
     }
 
-    /// Serves clients until `is_over` returns true. `core` is the socket of the resident core, and `policy` finds a
-    /// scheduling policy by its name.
+    /// Serves clients until `is_over` returns true. `core` is the socket of the resident core; without a core, the service
+    /// only observes. `policy` finds a scheduling policy by its name.
     ///
     /// # Errors
     /// The service has failed.
     pub fn serve(
         self,
-        core: &Path,
+        core: Option<&Path>,
         policy: fn(&str) -> Option<&'static sched::Descriptor>,
         is_over: impl Fn() -> bool + Send + 'static,
     ) -> Result<(), Explanation> {

@@ -3,22 +3,22 @@
 //! The reconciler works by levels, not by edges: it compares what is desired with what the core keeps whenever a VM
 //! appears, a promise ends, or the core is connected again. It alone talks to the core.
 
-use crate::audit::{Audit, Entry};
-use crate::caller::Caller;
+mod changes;
+mod views;
+
+pub(crate) use changes::ChangeRequest;
+
+use crate::audit::Audit;
 use crate::carried::{Carried, Wanted};
 use crate::complaint::complain;
 use crate::core_link::CoreLink;
 use crate::enforced::Enforced;
 use crate::events::Events;
 use crate::inventory::{Change, Found, Inventory};
-use crate::permission::{Permission, percent};
 use crate::standing::{RETRY, Standing};
-use crate::store::{Lifetime, Record, Store};
-use crate::terms;
-use api::{Alternatives, Desired, Happened, Host, Kind, Phase, Problem, Source, State, Vm};
+use crate::store::{Lifetime, Store};
+use api::{Happened, Source, State};
 use daemon::Explanation;
-use daemon::dispatch::Refusal;
-use daemon::live::Client;
 use sched::{EntityId, Instant, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,19 +27,6 @@ use trace::Event;
 
 /// Interval between two readings of the news of the core while no promise is in force. Otherwise, each look reads them.
 const NEWS_IDLE: Nanos = Nanos::ms(500);
-
-/// A requested change of a desired state.
-#[derive(Clone, Debug)]
-pub(crate) struct Wish {
-    /// Id, name or `pid:NUMBER` of the VM.
-    pub(crate) vm: String,
-    /// Generation that the VM must have.
-    pub(crate) generation: Option<u64>,
-    pub(crate) desired: Desired,
-    pub(crate) by: Caller,
-    /// Reason for the audit log.
-    pub(crate) why: Option<String>,
-}
 
 /// Makes the core keep what is desired for the VMs that run.
 #[derive(Debug)]
@@ -189,7 +176,7 @@ impl Reconciler {
     /// Removes the desired state of a process that has ended.
     fn forget(&mut self, id: &str) {
         if self.store.get(id).is_some()
-            && let Err(error) = self.store.put(id, None)
+            && let Err(error) = self.store.put(id, None, None)
         {
             complain(&format!("cannot remove the desired state of {id}: {error}"));
         }
@@ -297,273 +284,10 @@ impl Reconciler {
     fn ids(&self) -> BTreeSet<String> {
         self.inventory.vms.keys().chain(self.store.iter().map(|(id, _)| id)).cloned().collect()
     }
-
-    fn state(&self, id: &str) -> State {
-        let Wanted { desired, problem, .. } = self.wanted(id);
-        let standing = self.standings.get(id);
-        let refused = standing.and_then(|standing| standing.refused.as_ref()).or(problem.as_ref());
-        let phase = match (Some(&desired).filter(|desired| !desired.is_empty()), standing) {
-            (None, _) if problem.is_some() => Phase::Refused,
-            (None, _) => Phase::None,
-            (Some(_), None) => Phase::Absent,
-            (Some(desired), _) if desired.paused => Phase::Paused,
-            (Some(_), Some(_)) if self.link.core().is_none() => Phase::Waiting,
-            (Some(_), Some(standing)) if standing.refused.is_some() => Phase::Refused,
-            (Some(_), Some(standing)) if !standing.short.is_empty() => Phase::NotKept,
-            _ => Phase::Kept,
-        };
-        let waits = (phase == Phase::Waiting).then(|| self.link.reason().to_string());
-        let mechanism = standing.and_then(|standing| standing.enforced.request());
-        State {
-            phase,
-            mechanism: mechanism.map(|request| terms::word(request.by).to_string()),
-            reason: refused.map(|why| why.reason.to_string()).or(waits),
-            remedy: refused.map(|why| why.remedy.to_string()).filter(|remedy| !remedy.is_empty()),
-        }
-    }
-
-    fn vm(&self, id: &str) -> Option<Vm> {
-        let (found, record) = (self.inventory.vms.get(id), self.store.get(id));
-        let name = found.map(|vm| &vm.name).or(record.map(|record| &record.name))?.clone();
-        let Wanted { desired, source, .. } = self.wanted(id);
-        Some(Vm {
-            id: id.to_string(),
-            name,
-            kind: found.map_or(Kind::Process, |vm| vm.kind),
-            process: found.map(|vm| vm.process),
-            generation: record.map_or(0, |record| record.generation),
-            desired,
-            source,
-            state: self.state(id),
-            measured: self.standings.get(id).map(|standing| standing.measured).unwrap_or_default(),
-        })
-    }
-
-    /// Returns all VMs, by name.
-    pub(crate) fn list(&self) -> Vec<Vm> {
-        let mut all: Vec<Vm> = self.ids().iter().filter_map(|id| self.vm(id)).collect();
-        all.sort_by(|one, other| (&one.name, &one.id).cmp(&(&other.name, &other.id)));
-        all
-    }
-
-    /// Returns the VM with this id or name, or the process `pid:NUMBER`.
-    ///
-    /// # Errors
-    /// There is no such VM, or several VMs have the name.
-    pub(crate) fn show(&mut self, vm: &str) -> Result<Vm, Problem> {
-        let (id, is_new) = self.find(vm)?;
-        let shown = self.vm(&id).ok_or_else(|| missing(vm))?;
-        if is_new {
-            self.inventory.forget(&id);
-            self.standings.remove(&id);
-        }
-        Ok(shown)
-    }
-
-    /// Returns the host.
-    pub(crate) fn host(&self) -> Host {
-        let core = self.link.core();
-        Host {
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            promisable_percent: core.and_then(|core| terms::promisable_percent(core.setup())),
-            mechanisms: core.map(|core| terms::mechanisms(core.setup())).unwrap_or_default(),
-            core: core.map(Client::pid),
-            reason: core.is_none().then(|| self.link.reason().to_string()),
-            warnings: self.warnings(),
-        }
-    }
-
-    /// Returns the warnings of the service and of its core.
-    fn warnings(&self) -> Vec<String> {
-        let of_core = self.link.core().map(Client::warnings).unwrap_or_default();
-        let ours = self.inventory.warning().map(str::to_string);
-        ours.into_iter().chain(of_core.iter().map(ToString::to_string)).collect()
-    }
-
-    /// Finds a VM. Returns its id, and whether the inventory has it only because of this call.
-    fn find(&mut self, vm: &str) -> Result<(String, bool), Problem> {
-        let ids = self.ids();
-        // The owner of a process chooses its command line, so an id may be the name of another VM.
-        let is_it = |id: &&String| *id == vm || self.name(id).is_some_and(|name| name == vm);
-        let named: Vec<&String> = ids.iter().filter(is_it).collect();
-        match named[..] {
-            [only] => return Ok((only.clone(), false)),
-            [] => {}
-            _ => {
-                let all: Vec<&str> = named.iter().map(|id| id.as_str()).collect();
-                let remedy = format!("use one of the ids {}, or pid:NUMBER", all.join(", "));
-                let detail = format!("{} VMs have the name or the id {vm}", all.len());
-                return Err(Problem::new(409, "Conflict", detail, remedy));
-            }
-        }
-        let (id, is_new) = self.inventory.add(vm).ok_or_else(|| missing(vm))?;
-        if is_new && self.inventory.vms.get(&id).is_some_and(Found::is_vm) {
-            // The VM has not been noticed before.
-            self.appeared(&id);
-            return Ok((id, false));
-        }
-        if is_new {
-            self.standings.entry(id.clone()).or_default();
-        }
-        Ok((id, is_new))
-    }
-
-    fn name(&self, id: &str) -> Option<&str> {
-        let found = self.inventory.vms.get(id).map(|vm| &vm.name);
-        found.or(self.store.get(id).map(|record| &record.name)).map(String::as_str)
-    }
-
-    /// Changes the desired state of a VM. What is acknowledged is on disk, and in force if the VM runs and there is a core.
-    ///
-    /// # Errors
-    /// The request is invalid, not permitted or out of date, or the core refuses it. Nothing has changed.
-    pub(crate) fn set(&mut self, wish: &Wish) -> Result<Vm, Problem> {
-        let found = self.find(&wish.vm);
-        let (id, is_new) = found.clone().unwrap_or_else(|_| (wish.vm.clone(), false));
-        let before = self.store.get(&id).map(|record| record.desired.clone()).unwrap_or_default();
-        let outcome = found.and_then(|_| self.change(&id, wish));
-        let refused = outcome.as_ref().err().map(|problem| problem.detail.as_str());
-        let entry = Entry { by: &wish.by, vm: &id, why: wish.why.as_deref(), from: &before, to: &wish.desired };
-        if let Err(error) = self.audit.add(entry, refused) {
-            complain(&format!("cannot write the audit log: {error}"));
-        }
-        if outcome.is_ok() {
-            let (by, desired) = (wish.by.to_string(), wish.desired.clone());
-            self.events.push(Some(&id), Happened::Changed { by, desired });
-        }
-        let shown = outcome.and_then(|()| self.vm(&id).ok_or_else(|| missing(&id)));
-        if self.store.get(&id).is_none() && (is_new || shown.is_ok()) {
-            self.inventory.forget(&id);
-            if !self.inventory.vms.contains_key(&id) {
-                self.standings.remove(&id);
-            }
-        }
-        self.report_states();
-        shown
-    }
-
-    /// Returns the VM as it would be after [`set`](Reconciler::set), without changing it. A weight and a cap are checked for
-    /// their values only.
-    ///
-    /// # Errors
-    /// The request would be refused.
-    pub(crate) fn would_set(&mut self, wish: &Wish) -> Result<Vm, Problem> {
-        let (id, is_new) = self.find(&wish.vm)?;
-        let outcome = self.check(&id, wish).and_then(|()| self.would_enforce(&id, &wish.desired));
-        let shown = outcome.and_then(|()| self.vm(&id).ok_or_else(|| missing(&id)));
-        if is_new {
-            self.inventory.forget(&id);
-            self.standings.remove(&id);
-        }
-        let source = Some(Source::Client).filter(|_| !wish.desired.is_empty());
-        shown.map(|vm| Vm { desired: wish.desired.clone(), source, ..vm })
-    }
-
-    /// Returns whether the core would keep `desired` for a VM, if the VM runs and there is a core.
-    fn would_enforce(&self, id: &str, desired: &Desired) -> Result<(), Problem> {
-        let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return Ok(()) };
-        let Some(standing) = self.standings.get(id) else { return Ok(()) };
-        standing.enforced.would_become(core, vm, desired).map_err(|refusal| problem(&refusal))
-    }
-
-    /// Checks the values of a change, that the client may make it, and that no other client was faster.
-    fn check(&self, id: &str, wish: &Wish) -> Result<(), Problem> {
-        terms::check(&wish.desired)?;
-        self.check_permission(id, wish)?;
-        let generation = self.store.get(id).map_or(0, |record| record.generation);
-        if wish.generation.is_some_and(|wanted| wanted != generation) {
-            let detail = format!("{id} has generation {generation}: another client has changed it");
-            return Err(Problem::new(412, "Precondition Failed", detail, "read it again, and repeat the change"));
-        }
-        Ok(())
-    }
-
-    fn change(&mut self, id: &str, wish: &Wish) -> Result<(), Problem> {
-        self.check(id, wish)?;
-        let running = self.inventory.vms.get(id);
-        let record = self.store.get(id);
-        let generation = record.map_or(0, |record| record.generation);
-        let name = self.name(id).unwrap_or(id).to_string();
-        let user = running.map(Found::user).or(record.and_then(|record| record.user));
-        let lifetime = running.filter(|vm| !vm.is_lasting).map(|vm| vm.process.start_time);
-        let process = lifetime
-            .map(|start_time| Lifetime { boot: self.boot.clone(), start_time })
-            .or_else(|| record.and_then(|record| record.process.clone()));
-        let desired = wish.desired.clone();
-        let before = self.wanted(id).desired;
-        self.try_to_enforce(id, &desired)?;
-        let record = Record { name, generation, user, desired, process };
-        if let Err(error) = self.store.put(id, Some(record).filter(|record| !record.desired.is_empty())) {
-            let _ = self.try_to_enforce(id, &before);
-            let detail = format!("the desired state cannot be stored: {error}");
-            return Err(Problem::new(507, "Insufficient Storage", detail, "make room on the disk of the service"));
-        }
-        if self.store.get(id).is_none() {
-            // What the VM carries may have no room: nothing is desired by a client all the same.
-            self.enforce(id);
-        }
-        Ok(())
-    }
-
-    /// Checks that the client may make a change.
-    fn check_permission(&self, id: &str, wish: &Wish) -> Result<(), Problem> {
-        let user = wish.by.user();
-        let others = self.store.iter().filter(|(other, record)| *other != id && record.user == user);
-        let permission = Permission {
-            by: &wish.by,
-            id,
-            running: self.inventory.vms.get(id),
-            of_record: self.store.get(id).and_then(|record| record.user),
-            before: &self.wanted(id).desired,
-            wanted: &wish.desired,
-            promised_percent: others.map(|(_, record)| percent(&record.desired)).sum(),
-            quota_percent: self.user_quota,
-        };
-        permission.check()
-    }
-
-    /// Makes the core keep `desired` for a VM, if the VM runs and there is a core.
-    fn try_to_enforce(&mut self, id: &str, desired: &Desired) -> Result<(), Problem> {
-        let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return Ok(()) };
-        let wanted = self.wanted(id).desired;
-        let standing = self.standings.entry(id.to_string()).or_default();
-        let before = standing.enforced.request().cloned();
-        let outcome = standing.become_desired(core, vm, desired);
-        self.has_room |= standing.enforced.request() != before.as_ref();
-        match &outcome {
-            Ok(()) => (standing.refused, standing.pause) = (None, RETRY.0),
-            // The core does not keep the promise of before any longer.
-            Err(refusal) if !standing.enforced.is_desired(core, &vm.name, &wanted) => {
-                standing.refused.get_or_insert_with(|| refusal.reason());
-            }
-            Err(_) => {}
-        }
-        outcome.map_err(|refusal| problem(&refusal))
-    }
 }
 
 /// Returns the refusal of a desired state that was set for a VM of `user`.
 fn of_another_user(vm: &Found, user: u32) -> Explanation {
     let why = format!("the VM runs for user {}, and its desired state was set for user {user}", vm.user());
     Explanation::new(why, "set it again if the VM is the same")
-}
-
-fn missing(vm: &str) -> Problem {
-    let remedy = "use a name or an id of `tactus list`, or pid:NUMBER for a process";
-    Problem::new(404, "Not Found", format!("there is no VM {vm}"), remedy)
-}
-
-/// Returns the refusal of a core as a problem.
-fn problem(refusal: &Refusal) -> Problem {
-    let Explanation { reason, remedy } = refusal.reason();
-    let alternatives = match refusal {
-        Refusal::NoRoom(room) => {
-            let ways = room.alternatives();
-            let [slice_ns, period_ns] = [ways.slice, ways.period].map(|time| time.map(sched::Nanos::as_ns));
-            Some(Box::new(Alternatives { slice_ns, period_ns, end_of: ways.ends }))
-        }
-        _ => None,
-    };
-    Problem { alternatives, ..Problem::new(409, "Conflict", reason, remedy) }
 }

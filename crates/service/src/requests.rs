@@ -1,6 +1,6 @@
 //! [`Requests`]: the way from the REST interface to the reconciler, which works on a thread of its own.
 
-use crate::reconciler::{Reconciler, Wish};
+use crate::reconciler::{ChangeRequest, Reconciler};
 use api::{Host, Problem, Vm};
 use sched::Nanos;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -21,8 +21,8 @@ pub(crate) enum Ask {
     Host(oneshot::Sender<Host>),
     List(oneshot::Sender<Vec<Vm>>),
     Show(String, oneshot::Sender<Result<Vm, Problem>>),
-    Set(Box<Wish>, oneshot::Sender<Result<Vm, Problem>>),
-    WouldSet(Box<Wish>, oneshot::Sender<Result<Vm, Problem>>),
+    Set(Box<ChangeRequest>, oneshot::Sender<Result<Vm, Problem>>),
+    WouldSet(Box<ChangeRequest>, oneshot::Sender<Result<Vm, Problem>>),
 }
 
 /// The way to the reconciler.
@@ -78,7 +78,7 @@ fn answer(reconciler: &mut Reconciler, ask: Ask) {
         Ask::Host(reply) => drop(reply.send(reconciler.host())),
         Ask::List(reply) => drop(reply.send(reconciler.list())),
         Ask::Show(vm, reply) => drop(reply.send(reconciler.show(&vm))),
-        Ask::Set(wish, reply) => drop(reply.send(reconciler.set(&wish))),
-        Ask::WouldSet(wish, reply) => drop(reply.send(reconciler.would_set(&wish))),
+        Ask::Set(request, reply) => drop(reply.send(reconciler.set(&request))),
+        Ask::WouldSet(request, reply) => drop(reply.send(reconciler.would_set(&request))),
     }
 }

@@ -3,10 +3,10 @@
 use crate::caller::Caller;
 use crate::events::{After, Events, now_ms};
 use crate::metrics;
-use crate::reconciler::Wish;
+use crate::reconciler::ChangeRequest;
 use crate::requests::{Ask, Requests};
 use crate::usage;
-use api::{Desired, Event, Happened, Host, PROBLEM, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
+use api::{Desired, Event, Happened, Host, KEY, PROBLEM, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Path, Query, Request, State};
@@ -30,6 +30,8 @@ use utoipa_axum::routes;
 const BODY_MOST: usize = 64 * 1024;
 /// Maximum length of the name of a VM in a request. Unit: bytes.
 const NAME_MOST: usize = 256;
+/// Maximum length of an idempotency key. Unit: bytes.
+const KEY_MOST: usize = 128;
 /// Number of characters of the reason for a change that the audit log keeps.
 const WHY_MOST: usize = 256;
 /// Maximum time for the body of a request.
@@ -165,11 +167,13 @@ async fn read<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> R
 /// Sets the desired state of a VM
 ///
 /// When the reply arrives, the desired state is on disk, and in force if the VM runs and the service has a core. With
-/// `If-Match`, the request fails if another client has changed the VM. The header `Tactus-Reason` is for the audit log. With
-/// `dry-run=true`, nothing changes, and the reply is that of the change: a weight and a cap are checked for their values only.
+/// `If-Match`, the request fails if another client has changed the VM. The header `Tactus-Reason` is for the audit log. A
+/// request with the `Idempotency-Key` of a change that the client has made changes nothing, and the reply is the VM as it is.
+/// With `dry-run=true`, nothing changes, and the reply is that of the change: a weight and a cap are checked for their values
+/// only.
 #[utoipa::path(put, path = "/v1/vms/{vm}/desired", request_body = Desired,
     params(("vm" = String, Path), ("dry-run" = Option<bool>, Query), ("If-Match" = Option<String>, Header),
-        ("Tactus-Reason" = Option<String>, Header)),
+        ("Idempotency-Key" = Option<String>, Header), ("Tactus-Reason" = Option<String>, Header)),
     responses((status = 200, body = Vm),
         (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 403, body = Problem, content_type = "application/problem+json"),
@@ -204,7 +208,7 @@ async fn set(
 /// Ends everything that is desired for a VM
 #[utoipa::path(delete, path = "/v1/vms/{vm}/desired",
     params(("vm" = String, Path), ("dry-run" = Option<bool>, Query), ("If-Match" = Option<String>, Header),
-        ("Tactus-Reason" = Option<String>, Header)),
+        ("Idempotency-Key" = Option<String>, Header), ("Tactus-Reason" = Option<String>, Header)),
     responses((status = 200, body = Vm),
         (status = 403, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -233,9 +237,8 @@ async fn change(
     }
     let why = headers.get(WHY).map(|why| percent_decode(why.as_bytes()).decode_utf8_lossy().into_owned());
     let why = why.map(|why| why.chars().take(WHY_MOST).collect());
-    let wish = Wish { vm, generation, desired, by, why };
-    let wish = Box::new(wish);
-    let ask = |reply| if how.dry_run { Ask::WouldSet(wish, reply) } else { Ask::Set(wish, reply) };
+    let request = Box::new(ChangeRequest { vm, generation, desired, by, why, key: key(headers)? });
+    let ask = |reply| if how.dry_run { Ask::WouldSet(request, reply) } else { Ask::Set(request, reply) };
     let vm = shared.requests.ask(ask).await??;
     Ok(tagged(vm))
 }
@@ -246,6 +249,16 @@ fn generation(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let number = value.to_str().ok().and_then(|text| text.trim_matches('"').parse().ok());
     let wrong = || Problem::new(400, "Bad Request", "If-Match is not the ETag of a VM", "use the ETag of a reply");
     number.map(Some).ok_or_else(wrong)
+}
+
+/// Returns the idempotency key.
+fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(KEY) else { return Ok(None) };
+    let is_key = |key: &&str| (1..=KEY_MOST).contains(&key.len());
+    let key = value.to_str().ok().map(|text| text.trim_matches('"')).filter(is_key);
+    let remedy = "use 1 to 128 characters of ASCII, such as a UUID";
+    let wrong = || Problem::new(400, "Bad Request", "Idempotency-Key is no key", remedy);
+    key.map(|key| Some(key.to_string())).ok_or_else(wrong)
 }
 
 fn malformed(rejection: &JsonRejection) -> Problem {

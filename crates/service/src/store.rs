@@ -7,7 +7,7 @@ use crate::complaint::complain;
 use api::Desired;
 use daemon::Explanation;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "desired.json";
 /// Name of the file while it is written.
 const DRAFT: &str = "desired.json.new";
+/// Number of the latest changes with idempotency keys that are kept.
+const KEYS_MOST: usize = 256;
 /// Version of the file.
 const VERSION: u32 = 1;
 
@@ -48,12 +50,26 @@ pub(crate) struct Lifetime {
     pub(crate) start_time: u64,
 }
 
-#[derive(Serialize, Deserialize)]
+/// A change that a client has made with an idempotency key (draft-ietf-httpapi-idempotency-key-header).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct MadeChange {
+    /// The client.
+    pub(crate) by: String,
+    pub(crate) key: String,
+    /// Id of the VM.
+    pub(crate) vm: String,
+    pub(crate) desired: Desired,
+}
+
+#[derive(Default, Serialize, Deserialize)]
 struct Content {
     version: u32,
     /// Number of changes so far.
     changes: u64,
     vms: BTreeMap<String, Record>,
+    /// The latest changes with a key, in their order.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    made: VecDeque<MadeChange>,
 }
 
 /// The desired states, by id of the VM.
@@ -63,6 +79,8 @@ pub(crate) struct Store {
     records: BTreeMap<String, Record>,
     /// Number of changes so far.
     changes: u64,
+    /// The latest changes with a key, in their order.
+    made: VecDeque<MadeChange>,
     /// Lock of the directory, until the store is dropped.
     _lock: File,
 }
@@ -84,15 +102,16 @@ impl Store {
             let why = format!("another service uses {}", directory.display());
             return Err(Explanation::new(why, "end it, or use --state with another directory"));
         }
-        let (records, changes) = match std::fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => (BTreeMap::new(), 0),
+        let content = match std::fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Content::default(),
             Err(error) => return Err(failed(error)),
             Ok(bytes) => read(&bytes).map_err(|why| {
                 let why = format!("{} is damaged: {why}", path.display());
                 Explanation::new(why, "repair the file, or move it away to start without desired states")
             })?,
         };
-        Ok(Store { directory: directory.to_path_buf(), records, changes, _lock: lock })
+        let Content { changes, vms: records, made, .. } = content;
+        Ok(Store { directory: directory.to_path_buf(), records, changes, made, _lock: lock })
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<&Record> {
@@ -104,34 +123,43 @@ impl Store {
         self.records.iter()
     }
 
-    /// Replaces the desired state of the VM `id`, with a new generation, or removes it. The change is on disk when this
-    /// function returns.
+    /// Returns the change that the client `by` has made with `key`.
+    pub(crate) fn made(&self, by: &str, key: &str) -> Option<&MadeChange> {
+        self.made.iter().rfind(|made| made.by == by && made.key == key)
+    }
+
+    /// Replaces the desired state of the VM `id`, with a new generation, or removes it, and stores the change `made` with
+    /// it. Both are on disk when this function returns.
     ///
     /// # Errors
     /// The file cannot be written, and the desired state stays.
-    pub(crate) fn put(&mut self, id: &str, record: Option<Record>) -> io::Result<()> {
+    pub(crate) fn put(&mut self, id: &str, record: Option<Record>, made: Option<MadeChange>) -> io::Result<()> {
         let (mut records, changes) = (self.records.clone(), self.changes + 1);
+        let mut all_made = self.made.clone();
+        all_made.extend(made);
+        all_made.drain(..all_made.len().saturating_sub(KEYS_MOST));
         let record = record.map(|record| Record { generation: changes, ..record });
         match record {
             Some(record) => drop(records.insert(id.to_string(), record)),
             None => drop(records.remove(id)),
         }
-        write(&self.directory, Content { version: VERSION, changes, vms: records.clone() })?;
-        (self.records, self.changes) = (records, changes);
+        let content = Content { version: VERSION, changes, vms: records, made: all_made };
+        write(&self.directory, &content)?;
+        (self.records, self.changes, self.made) = (content.vms, changes, content.made);
         Ok(())
     }
 }
 
-fn read(bytes: &[u8]) -> Result<(BTreeMap<String, Record>, u64), String> {
+fn read(bytes: &[u8]) -> Result<Content, String> {
     let content: Content = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     match content.version {
-        VERSION => Ok((content.vms, content.changes)),
+        VERSION => Ok(content),
         other => Err(format!("version {other}, where this program writes {VERSION}")),
     }
 }
 
-fn write(directory: &Path, content: Content) -> io::Result<()> {
-    let mut text = serde_json::to_vec_pretty(&content)?;
+fn write(directory: &Path, content: &Content) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(content)?;
     text.push(b'\n');
     let draft = directory.join(DRAFT);
     let written = File::create(&draft).and_then(|mut file| {
@@ -165,16 +193,28 @@ mod tests {
         let directory = place.path().join("state");
         let open = || Store::open(&directory).unwrap();
         let mut store = open();
-        store.put("a", Some(record(1))).unwrap();
-        store.put("b", Some(record(2))).unwrap();
-        store.put("a", None).unwrap();
+        store.put("a", Some(record(1)), None).unwrap();
+        store.put("b", Some(record(2)), None).unwrap();
+        store.put("a", None, None).unwrap();
         drop(store);
         let mut store = open();
         assert_eq!(store.iter().collect::<Vec<_>>(), [(&"b".to_string(), &record(2))]);
         assert_eq!(store.get("a"), None);
         // No generation comes twice.
-        store.put("a", Some(record(0))).unwrap();
+        store.put("a", Some(record(0)), None).unwrap();
         assert_eq!(store.get("a"), Some(&record(4)));
+        let made = |nth: usize| MadeChange {
+            by: "user 7".to_string(),
+            key: nth.to_string(),
+            vm: "a".to_string(),
+            desired: Desired::default(),
+        };
+        (0..=KEYS_MOST).for_each(|nth| store.put("a", None, Some(made(nth))).unwrap());
+        drop(store);
+        let store = open();
+        assert_eq!(store.made("user 7", "0"), None, "the oldest key is forgotten");
+        assert_eq!(store.made("user 7", "1"), Some(&made(1)));
+        assert_eq!(store.made("user 8", "1"), None);
         let second = Store::open(&directory).unwrap_err();
         assert!(second.reason.contains("another service uses"), "{second}");
     }
@@ -183,10 +223,10 @@ mod tests {
     fn what_cannot_be_written_changes_nothing_and_a_damaged_file_is_not_replaced() {
         let place = tempfile::tempdir().unwrap();
         let mut store = Store::open(place.path()).unwrap();
-        store.put("a", Some(record(0))).unwrap();
+        store.put("a", Some(record(0)), None).unwrap();
         // A directory in the place of the draft.
         std::fs::create_dir(place.path().join(DRAFT)).unwrap();
-        assert!(store.put("a", Some(record(2))).is_err());
+        assert!(store.put("a", Some(record(2)), None).is_err());
         assert_eq!(store.get("a"), Some(&record(1)));
         std::fs::remove_dir(place.path().join(DRAFT)).unwrap();
         drop(store);

@@ -39,6 +39,7 @@ type Check = (&'static str, fn(&Line) -> Result<()>);
 
 const CHECKS: &[Check] = &[
     ("a process has its weight and no more than its cap, and the group has its earlier values after the run", set),
+    ("a process in a group below its scope has the weight and the cap of the scope", below_scope),
     ("a group has its earlier values after the core is killed", core_killed),
     ("a group has its earlier values after core and guardians are killed, and `tactus release`", all_killed),
     ("a value that another program has set during the run stays", changed_meanwhile),
@@ -76,7 +77,7 @@ struct Scope {
 impl Scope {
     fn new() -> Result<Scope> {
         let hog = Child::start(HOG)?;
-        let group = Hierarchy::two()?.open("/")?.create(&format!("scope-{}", hog.pid()))?;
+        let group = Hierarchy::two()?.open("/")?.create(&format!("hog-{}.scope", hog.pid()))?;
         group.add_process(hog.pid())?;
         group.write("cpu.weight", "150")?;
         Ok(Scope { hog, group })
@@ -171,6 +172,25 @@ fn set(line: &Line) -> Result<()> {
     ensure!(ran < length.scale(33, 100) && ran > length.scale(15, 100), "{ran} of {length} at a cap of 30 %");
     run.interrupt()?;
     scope.await_values("150", UNLIMITED)
+}
+
+/// The groups of a VM of libvirt: SCOPE/libvirt/emulator. The last one is threaded.
+fn below_scope(line: &Line) -> Result<()> {
+    let scope = Scope::new()?;
+    let domain = scope.group.create("libvirt")?;
+    domain.add_process(scope.hog.pid())?;
+    scope.group.write("cgroup.subtree_control", "+cpu")?;
+    let emulator = domain.create("emulator")?;
+    emulator.make_threaded()?;
+    emulator.add_thread(scope.hog.pid())?;
+    let mut run = scope.share(line)?;
+    let weight = domain.read("cpu.weight")?;
+    run.interrupt()?;
+    let restored = scope.await_values("150", UNLIMITED);
+    // A group whose groups below have the controller cannot have the process again.
+    scope.group.write("cgroup.subtree_control", "-cpu")?;
+    ensure!(weight.trim() == "100", "the group without competitors has the weight {weight}");
+    restored
 }
 
 fn core_killed(line: &Line) -> Result<()> {

@@ -1,19 +1,15 @@
-//! Control groups: mount points, groups that Tactus creates, and moves of tasks between groups.
+//! Control groups: hierarchies, groups that Tactus creates, and moves of tasks between groups.
 
-use crate::thread::Thread;
-use crate::{Error, Result, file, private_mount};
-use procfs::process::Process;
+mod hierarchy;
+
+pub use hierarchy::{Hierarchy, paths_above};
+
+use crate::{Error, Result, file};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, mkdirat, unlinkat};
-use rustix::mount::MountAttrFlags;
-use std::io;
 use std::path::{Path, PathBuf};
 
 const REMEDY: &str = "run as root, or use a control group that is delegated to this user and not mounted read-only";
-const MOUNTED: &str = "mount a control group hierarchy (/sys/fs/cgroup), or run with the privilege to mount one";
-
-/// Type of the file system of version 1.
-const KIND: &str = "cgroup";
 
 /// The two versions of hierarchies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -22,213 +18,6 @@ pub enum Version {
     One,
     /// One unified hierarchy.
     Two,
-}
-
-/// A hierarchy of control groups, held open.
-#[derive(Debug)]
-pub struct Hierarchy {
-    version: Version,
-    /// The requested controller; empty in version 2.
-    controller: String,
-    root: OwnedFd,
-    /// Mount point of the hierarchy.
-    at: PathBuf,
-    /// Path, in the hierarchy, of the group that is mounted at the mount point.
-    prefix: String,
-}
-
-impl Hierarchy {
-    /// Returns the mounted hierarchy of version 1 with `controller`.
-    ///
-    /// # Errors
-    /// The hierarchy is not mounted.
-    pub fn one(controller: &str) -> Result<Hierarchy> {
-        Hierarchy::mounted(Version::One, controller)
-    }
-
-    /// Returns the mounted hierarchy of version 2.
-    ///
-    /// # Errors
-    /// The hierarchy is not mounted.
-    pub fn two() -> Result<Hierarchy> {
-        Hierarchy::mounted(Version::Two, "")
-    }
-
-    /// Returns the hierarchy of version 1 with `controller`. If the hierarchy is not mounted, mounts it privately. The
-    /// private mount is not visible to other processes, and ends with this process.
-    ///
-    /// # Errors
-    /// The kernel lacks the hierarchy, or the caller lacks the privilege to mount it.
-    pub fn one_or_mount(controller: &str) -> Result<Hierarchy> {
-        let Err(missing) = Hierarchy::one(controller) else { return Hierarchy::one(controller) };
-        let mounted = private_mount::open(KIND, Some(controller), MountAttrFlags::MOUNT_ATTR_NOSUID);
-        let root = mounted.map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => {
-                Error::from(error, format!("mount the cgroup hierarchy of {controller}"), "run with CAP_SYS_ADMIN")
-            }
-            _ => missing,
-        })?;
-        let at = PathBuf::from(format!("(cgroup {controller})"));
-        Ok(Hierarchy { version: Version::One, controller: controller.to_string(), root, at, prefix: "/".to_string() })
-    }
-
-    /// Lets the children of this process inherit the private mount of [`Hierarchy::one_or_mount`]. Returns the number of
-    /// its descriptor; `None` if this process has no such mount.
-    #[must_use]
-    pub fn pass_on_mount(controller: &str) -> Option<i32> {
-        private_mount::pass_on(KIND, Some(controller))
-    }
-
-    /// Makes the inherited descriptor `number` the private mount of [`Hierarchy::one_or_mount`].
-    ///
-    /// # Errors
-    /// The descriptor was not inherited.
-    pub fn take_over_mount(controller: &str, number: i32) -> Result<()> {
-        private_mount::take_over(KIND, Some(controller), crate::launch::inherited(number)?);
-        Ok(())
-    }
-
-    fn mounted(version: Version, controller: &str) -> Result<Hierarchy> {
-        let what = match version {
-            Version::One => format!("the cgroup hierarchy of {controller}"),
-            Version::Two => "the unified cgroup hierarchy".to_string(),
-        };
-        let mounts = Process::myself().and_then(|me| me.mountinfo());
-        let mounts =
-            mounts.map_err(|error| Error::from(io::Error::other(error), "read /proc/self/mountinfo", REMEDY))?;
-        let found = mounts.into_iter().find(|mount| match version {
-            Version::One => mount.fs_type == "cgroup" && mount.super_options.contains_key(controller),
-            Version::Two => mount.fs_type == "cgroup2",
-        });
-        let Some(mount) = found else {
-            return Err(Error::Absent { what, why: "it is mounted nowhere".to_string(), remedy: MOUNTED });
-        };
-        let at = mount.mount_point;
-        let root =
-            file::directory(&at).map_err(|error| Error::from(error, format!("open {}", at.display()), REMEDY))?;
-        Ok(Hierarchy { version, controller: controller.to_string(), root, at, prefix: mount.root })
-    }
-
-    /// Returns the version of the hierarchy.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Returns the mount point of the hierarchy.
-    #[must_use]
-    pub fn at(&self) -> &Path {
-        &self.at
-    }
-
-    /// Returns the path of the group of thread `tid`.
-    ///
-    /// # Errors
-    /// The thread has ended, or belongs to no group of this hierarchy.
-    pub fn path_of(&self, tid: u32) -> Result<String> {
-        Ok(self.line_of(tid)?.1)
-    }
-
-    /// Returns the path of the group of version 2 that contains all threads of the process of thread `tid`: the group of
-    /// the thread, or the nearest group above that is not threaded.
-    ///
-    /// # Errors
-    /// The thread has ended, or its group lies outside the mount.
-    pub fn domain_path_of(&self, tid: u32) -> Result<String> {
-        let mut path = self.path_of(tid)?;
-        while self.open(&path)?.is_threaded() {
-            path.truncate(path.rfind('/').unwrap_or(0).max(1));
-        }
-        Ok(path)
-    }
-
-    /// Returns whether this hierarchy has no other controller than the requested one. In a hierarchy with several
-    /// controllers, a new group affects all of them.
-    ///
-    /// # Errors
-    /// The calling thread belongs to no group of this hierarchy.
-    pub fn is_exclusive(&self) -> Result<bool> {
-        Ok(self.line_of(crate::thread::current())?.0 == self.controller)
-    }
-
-    /// Returns the controllers of this hierarchy and the path of the group of thread `tid`.
-    fn line_of(&self, tid: u32) -> Result<(String, String)> {
-        let thread = Thread::open(tid)?;
-        let text = file::read(format!("/proc/{tid}/task/{tid}/cgroup"));
-        let text = if thread.is_there() { text? } else { return Err(Error::Gone(tid)) };
-        let own = |line: &str| {
-            let (_, rest) = line.split_once(':')?;
-            let (controllers, path) = rest.split_once(':')?;
-            let is_own = controllers.split(',').any(|found| found == self.controller);
-            is_own.then(|| (controllers.to_string(), path.to_string()))
-        };
-        text.lines().find_map(own).ok_or_else(|| Error::Absent {
-            what: format!("the group of thread {tid} in {}", self.at.display()),
-            why: "the thread is in no group of this hierarchy".to_string(),
-            remedy: MOUNTED,
-        })
-    }
-
-    /// Returns the paths of the groups that `is_wanted` selects by their names and [IDs](Group::id). Groups that start
-    /// or end during the call may be missing.
-    ///
-    /// # Errors
-    /// The mount point cannot be read.
-    pub fn find(&self, is_wanted: impl Fn(&str, u64) -> bool) -> Result<Vec<String>> {
-        let (mut found, mut waiting) = (Vec::new(), vec![self.prefix.trim_end_matches('/').to_string()]);
-        while let Some(path) = waiting.pop() {
-            let root = path == self.prefix.trim_end_matches('/');
-            let children = self.open(if path.is_empty() { "/" } else { &path }).and_then(|group| group.children());
-            let children = match children {
-                Ok(children) => children,
-                Err(error) if root => return Err(error),
-                // The group has just been removed.
-                Err(_) => continue,
-            };
-            for (name, id) in children {
-                let child = format!("{path}/{name}");
-                if is_wanted(&name, id) {
-                    found.push(child.clone());
-                }
-                waiting.push(child);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Opens the group at `path`.
-    ///
-    /// # Errors
-    /// The group does not exist, or lies outside the mount.
-    pub fn open(&self, path: &str) -> Result<Group> {
-        let inside = if self.prefix == "/" { Some(path) } else { path.strip_prefix(self.prefix.as_str()) };
-        let inside = inside.filter(|inside| !inside.starts_with("/..")).map(|inside| inside.trim_matches('/'));
-        let Some(inside) = inside else {
-            return Err(Error::Absent {
-                what: format!("the group {path}"),
-                why: format!("{} shows the groups below {} only", self.at.display(), self.prefix),
-                remedy: "run outside of this container",
-            });
-        };
-        let name = if inside.is_empty() { "." } else { inside };
-        let path = if inside.is_empty() { self.at.clone() } else { self.at.join(inside) };
-        Group::at(&self.root, name, path, self.version)
-    }
-
-    /// Opens the group of thread `tid`.
-    ///
-    /// # Errors
-    /// The thread has ended, or its group lies outside the mount.
-    pub fn group_of(&self, tid: u32) -> Result<Group> {
-        self.open(&self.path_of(tid)?)
-    }
-}
-
-/// Returns the paths of the groups above the group `path`, the root first. The root has only itself.
-#[must_use]
-pub fn paths_above(path: &str) -> Vec<String> {
-    let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
-    std::iter::once("/").chain(ends.map(|at| &path[..at])).map(String::from).collect()
 }
 
 /// A control group, held open.
@@ -447,7 +236,7 @@ impl Group {
     pub fn adopt(&self, name: &str) -> Result<OwnGroup> {
         let group = Group::at(&self.directory, name, self.path.join(name), self.version)?;
         let parent = self.again()?;
-        Ok(OwnGroup { group, parent, name: name.to_string(), removed: false })
+        Ok(OwnGroup::new(group, parent, name))
     }
 
     /// Returns the names of the child groups.
@@ -495,6 +284,10 @@ pub struct OwnGroup {
 }
 
 impl OwnGroup {
+    pub(super) fn new(group: Group, parent: Group, name: &str) -> OwnGroup {
+        OwnGroup { group, parent, name: name.to_string(), removed: false }
+    }
+
     /// Moves the tasks of this group to the parent group, and removes this group.
     ///
     /// # Errors

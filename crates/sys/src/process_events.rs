@@ -69,6 +69,7 @@ impl ProcessEvents {
 
     fn with_buffer(bytes: usize) -> Result<ProcessEvents> {
         let failed = |errno: Errno| match errno {
+            Errno::AFNOSUPPORT => absent("this process may not use netlink sockets"),
             // No socket of the kernel listens in the network namespace of this process, or at all.
             Errno::CONNREFUSED | Errno::PROTONOSUPPORT | Errno::NOENT => absent("the kernel does not offer it here"),
             other => Error::from(other, "subscribe to the events of processes", REMEDY),

@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::Args;
 use lifecycle::Root;
 use package::{Package, Programs, Target};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Options of `cargo xtask deb`.
@@ -39,6 +39,13 @@ pub(crate) fn run(deb: &Deb) -> Result<ExitCode> {
         check(&programs, &package, &deb.suite)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a package of a fast build in `folder`, for a guest.
+pub(crate) fn for_guest(folder: &Path) -> Result<()> {
+    let programs = Programs::of(&TACTUS.build()?)?;
+    std::fs::create_dir_all(folder)?;
+    programs.pack(Target { version: env!("CARGO_PKG_VERSION"), folder }).map(drop)
 }
 
 fn check(programs: &Programs, package: &Package, suite: &str) -> Result<()> {

@@ -59,8 +59,18 @@ impl Programs {
         fs::write(self.folder.join("changelog"), changelog(&version, &date()?))?;
         let path = folder.join(format!("tactus_{version}_{}.deb", architecture()?));
         let mut pack = Command::new(cargo_deb);
-        pack.args(["--package", "cli", "--no-build", "--no-strip", "--quiet", "--deb-version", &version, "--output"])
-            .arg(&path);
+        pack.args([
+            "--package",
+            "cli",
+            "--no-build",
+            "--no-strip",
+            "--compress-system",
+            "--quiet",
+            "--deb-version",
+            &version,
+            "--output",
+        ])
+        .arg(&path);
         // cargo-deb removes all packages from target/debian of its target folder, including those of other versions.
         pack.env("CARGO_TARGET_DIR", &self.folder);
         // The time of the commit, so that two packages of one commit are equal.

@@ -1,5 +1,6 @@
 //! Boots a kernel in QEMU with software emulation, which needs no privilege, /dev/kvm or network.
 
+use super::debian;
 use super::kernel::Kernel;
 use crate::step::clock;
 use crate::stream::read_lines;
@@ -30,11 +31,21 @@ pub(crate) enum Time {
     Executed,
 }
 
+/// What a guest boots besides its kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum System {
+    /// An archive in memory with `init` and the programs of the job.
+    Archive,
+    /// A disk with Debian: systemd and libvirt.
+    Debian,
+}
+
 /// A virtual machine to boot.
 pub(crate) struct Machine<'m> {
     /// Kernel of the machine.
     pub(crate) kernel: &'m Kernel,
-    /// Folder with the machine's archive. The outputs of the machine are written to this folder.
+    pub(crate) system: System,
+    /// Folder with the machine's archive or disk. The outputs of the machine are written to this folder.
     pub(crate) folder: &'m Path,
     pub(crate) time: Time,
     /// Whether the machine's CPUs can run virtual machines.
@@ -70,19 +81,31 @@ impl Machine<'_> {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", QEMU]);
-        command.args("-machine q35 -smp 2 -m 512 -nodefaults -no-user-config -display none".split(' '));
+        command.args("-machine q35 -nodefaults -no-user-config -display none".split(' '));
         command.args(["-cpu", if self.is_hypervisor { "max,+svm" } else { "max" }]);
-        // With several threads, the emulation sometimes crashes a guest that modifies its own code.
+        // With several threads, the emulation sometimes crashes or hangs a guest that modifies its own code.
         command.args("-nic none -no-reboot -accel tcg,thread=single".split(' '));
         if self.time == Time::Executed {
             command.args(["-icount", "shift=1,sleep=off"]);
         }
-        command.arg("-kernel").arg(&self.kernel.image).args(["-initrd", &file("archive")]);
+        command.arg("-kernel").arg(&self.kernel.image);
+        let boots = match self.system {
+            System::Archive => {
+                command.args(["-smp", "2", "-m", "512", "-initrd", &file("archive")]);
+                "rdinit=/init".to_string()
+            }
+            System::Debian => {
+                // The driver of NVMe disks is built into the kernel. The disk stays as it is, for another attempt.
+                let drive = format!("file={},format=raw,if=none,id=disk,snapshot=on", file("disk"));
+                // A virtual CPU that itself emulates VMs keeps a second one from running for up to 0.3 s (QEMU 7.2).
+                command.args(["-smp", "1", "-m", "1024"]);
+                command.args(["-drive", &drive, "-device", "nvme,drive=disk,serial=disk"]);
+                format!("root=/dev/nvme0n1 rootwait rootfstype=ext4 rw systemd.unit={}", debian::TARGET)
+            }
+        };
         // After an NMI, the kernel prints the stacks of all tasks and CPUs (kernel-parameters.txt, v7.2), and ends.
-        command.args([
-            "-append",
-            "console=ttyS0 quiet panic=-1 oops=panic unknown_nmi_panic panic_print=0x41 rdinit=/init",
-        ]);
+        let options = "console=ttyS0 quiet panic=-1 oops=panic unknown_nmi_panic panic_print=0x41";
+        command.args(["-append", &format!("{options} {boots}")]);
         command.args(["-serial", &format!("file:{}", file("console"))]);
         // The path of a socket has at most 107 bytes, so it is relative.
         command.current_dir(self.folder).args(["-qmp", &format!("unix:{CONTROL},server=on,wait=off")]);

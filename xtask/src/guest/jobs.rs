@@ -1,8 +1,8 @@
 //! The jobs that run in guests.
 
-use super::boot::{Ran, Time};
+use super::boot::{Ran, System, Time};
 use super::kernel::Kernel;
-use crate::program::{MICRO_VM, Program, SHARES, STORM, TACTUS};
+use crate::program::{MICRO_VM, OPERATOR, Program, SHARES, STORM, TACTUS};
 use clap::Args;
 use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -54,6 +54,7 @@ pub(crate) struct Job {
     /// Name of the job as a step of `cargo xtask test`.
     pub(crate) title: &'static str,
     pub(crate) programs: &'static [Program],
+    pub(crate) system: System,
     /// Whether the job starts virtual machines with KVM.
     pub(crate) is_hypervisor: bool,
     pub(crate) time: Time,
@@ -77,6 +78,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-doctor",
         title: "guest-doctor: the report of `tactus doctor` in a guest kernel",
         programs: &[TACTUS],
+        system: System::Archive,
         is_hypervisor: false,
         time: Time::Host,
         tries: 2,
@@ -90,6 +92,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-storm",
         title: "guest-storm: all threads are restored after any part of Tactus is killed or stopped",
         programs: &[TACTUS, STORM],
+        system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
         tries: 1,
@@ -106,6 +109,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-shares",
         title: "guest-shares: weights and caps in control groups of version 2 are set and restored",
         programs: &[TACTUS, SHARES],
+        system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
         tries: 1,
@@ -119,6 +123,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-vms",
         title: "guest-vms: virtual machines under KVM are restored after any part of Tactus is killed or stopped",
         programs: &[TACTUS, STORM, MICRO_VM],
+        system: System::Archive,
         is_hypervisor: true,
         time: Time::Executed,
         tries: 1,
@@ -135,6 +140,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-hotplug",
         title: "guest-hotplug: promises are kept or end with a reason while a CPU is offline",
         programs: &[TACTUS, STORM],
+        system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
         tries: 1,
@@ -151,6 +157,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-calls",
         title: "guest-calls: all threads are restored after a system call of the core fails",
         programs: &[TACTUS, STORM],
+        system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
         tries: 1,
@@ -161,6 +168,20 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/storm", "--tactus", "/bin/tactus", "--calls"].map(String::from);
             [program.as_slice(), &extent.words()].concat()
         },
+        judge: |_, _| Ok(()),
+    },
+    Job {
+        name: "guest-debian",
+        title: "guest-debian: the package and the operator's page in Debian, with systemd and VMs of libvirt",
+        programs: &[OPERATOR],
+        system: System::Debian,
+        is_hypervisor: false,
+        time: Time::Executed,
+        tries: 1,
+        suite_rounds: Some(1),
+        is_random: false,
+        limit: |_| Duration::from_secs(600),
+        words: |_| ["./operator", "--page", "operate.md"].map(String::from).to_vec(),
         judge: |_, _| Ok(()),
     },
 ];

@@ -2,6 +2,7 @@
 
 mod archive;
 mod boot;
+mod debian;
 pub(crate) mod image;
 mod jobs;
 mod kernel;
@@ -12,7 +13,7 @@ use crate::step::{Failure, Outcome, Step, clock, run_all};
 use crate::{component, downloads, seed};
 use anyhow::Result;
 use archive::Archive;
-use boot::{End, Machine, Ran};
+use boot::{End, Machine, Ran, System};
 use clap::Args;
 use jobs::{Extent, JOBS, Job};
 use kernel::Kernel;
@@ -46,9 +47,10 @@ pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
     run_all(&steps)
 }
 
-/// Downloads the kernel for the steps of `cargo xtask test`, unless it has been downloaded already.
-pub(crate) fn fetch_kernel() -> Result<(), String> {
-    Kernel::get(kernel::SUITE).map(drop)
+/// Downloads the kernel for the steps of `cargo xtask test` and makes the disk with Debian, unless they are there.
+pub(crate) fn fetch() -> Result<(), String> {
+    Kernel::get(kernel::SUITE)?;
+    debian::disk().map(drop)
 }
 
 /// Returns steps for `cargo xtask test`: a short run of each job of the suite, with a seed that follows from the last commit.
@@ -77,13 +79,19 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     if job.is_hypervisor && kernel.hypervisor.is_empty() {
         return Ok(Outcome::Skipped(format!("no modules of KVM are known for Linux {}", kernel.release)));
     }
+    if job.system == System::Debian
+        && let Err(reason) = debian::disk()
+    {
+        return Ok(Outcome::Skipped(reason));
+    }
     let folder = root().join("target/guest").join(format!("{}-{}", job.name, std::process::id()));
     if let Err(error) = prepare(job, &kernel, extent, &folder) {
         let text = format!("cannot prepare {}: {error:#}", folder.display());
         return Ok(Outcome::Failed(Failure { text, again: again(job, suite, extent) }));
     }
     let (is_hypervisor, limit) = (job.is_hypervisor, (job.limit)(extent));
-    let machine = Machine { kernel: &kernel, folder: &folder, time: job.time, is_hypervisor, limit };
+    let machine =
+        Machine { kernel: &kernel, system: job.system, folder: &folder, time: job.time, is_hypervisor, limit };
     let mut outcome = boot(job, &kernel, &machine, &again(job, suite, extent))?;
     for _ in 1..job.tries {
         if let Outcome::Failed(failure) = &outcome {
@@ -102,8 +110,8 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
 /// Boots a guest for a job and checks the outcome. If the guest dies, boots it a second time.
 fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Outcome> {
     let mut hear = |line: &str| {
-        // A random job takes long, so its output is shown as progress.
-        if job.is_random {
+        // A long job shows its output as progress.
+        if job.is_random || job.system == System::Debian {
             println!("      | {line}");
         }
     };
@@ -146,9 +154,12 @@ fn again(job: &Job, suite: &str, extent: &Extent) -> String {
     words.join(" ")
 }
 
-/// Creates the folder of a guest, with its archive.
+/// Creates the folder of a guest, with its archive or disk.
 fn prepare(job: &Job, kernel: &Kernel, extent: &Extent, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
+    if job.system == System::Debian {
+        return debian::prepare(job.programs, &(job.words)(extent), folder);
+    }
     let mut archive = Archive::begin(folder)?;
     archive.program(&program::INIT.build()?, "/init")?;
     for program in job.programs {

@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     run_all(&steps)
 }
 
-/// Installs the Python programs, the tools of the package and QEMU, and fetches the guest kernel.
+/// Installs the Python programs, the tools of the package and QEMU, and fetches the kernel and the disk of guests.
 fn download() {
     for oracle in [SIMSO, TRAPPY, LISA] {
         let _ = oracle.python();
@@ -48,7 +48,7 @@ fn download() {
     let _ = component::curl();
     let _ = component::systemd();
     let _ = component::cargo_deb();
-    let _ = component::qemu().and_then(|()| guest::fetch_kernel());
+    let _ = component::qemu().and_then(|()| guest::fetch());
 }
 
 pub(crate) fn formatting() -> Result<Outcome> {

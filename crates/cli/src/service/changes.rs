@@ -53,7 +53,7 @@ fn paused(vm: &str, desired: &mut Desired, is_paused: bool) -> Result<(), Failur
 
 /// Applies `change` to what is desired for `vm`. If another client changes the VM at the same time, begins again with the
 /// new state, unless the VM must have `generation`.
-fn changed(
+pub(super) fn changed(
     client: &Client,
     vm: &str,
     generation: Option<u64>,

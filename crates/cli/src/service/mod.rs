@@ -3,12 +3,14 @@
 mod changes;
 mod own_core;
 mod places;
+mod schedinfo;
 mod serve;
 mod settings;
 mod top;
 mod views;
 
 pub(crate) use changes::{pause, resume, set, unset};
+pub(crate) use schedinfo::schedinfo;
 pub(crate) use serve::serve;
 pub(crate) use top::{Order, top};
 pub(crate) use views::{events, list, show};

@@ -23,16 +23,17 @@ pub(crate) fn serve(args: &Serve) -> Result<(), Failure> {
     // Before a core starts or changes hands, this service must be able to serve.
     let service = Service::open(options).map_err(|reason| refused(&reason))?;
     let (core, own) = match settings.core {
-        Some(core) => (core, None),
+        Some(core) => (Some(core), None),
+        None if settings.observe => (None, None),
         None => {
             let directory = plan::directory(settings.directory.as_deref())?;
             let core = directory.socket();
-            (core, Some(OwnCore::begin(directory).map_err(|reason| refused(&reason))?))
+            (Some(core), Some(OwnCore::begin(directory).map_err(|reason| refused(&reason))?))
         }
     };
     let remote = service.remote().map_or(String::new(), |address| format!(" and {address}"));
     output::complain(&format!("serving at {}{remote}; `tactus list` shows the VMs", service.socket().display()));
-    let served = service.serve(&core, policies::find, output::is_interrupted);
+    let served = service.serve(core.as_deref(), policies::find, output::is_interrupted);
     match own {
         Some(own) if served.is_ok() => own.end(),
         // The next service takes over the core, which keeps its promises.

@@ -15,7 +15,8 @@ use toml::de::DeValue;
 /// The configuration file of a service of root, if the file exists.
 const USUAL: &str = "/etc/tactus/config.toml";
 /// Keys of the file: the long options of `tactus serve`.
-const KEYS: &[&str] = &["certs", "core", "directory", "labels", "libvirt", "listen", "socket", "state", "user-quota"];
+const KEYS: &[&str] =
+    &["certs", "core", "directory", "labels", "libvirt", "listen", "observe", "socket", "state", "user-quota"];
 
 /// The parameters of the service. `None`: the default.
 #[derive(PartialEq, Eq, Debug, Default)]
@@ -26,6 +27,8 @@ pub(super) struct Settings {
     pub(super) labels: Option<PathBuf>,
     pub(super) libvirt: Option<PathBuf>,
     pub(super) listen: Option<SocketAddr>,
+    /// Whether the service only observes. There is no core then.
+    pub(super) observe: bool,
     pub(super) socket: Option<PathBuf>,
     pub(super) state: Option<PathBuf>,
     pub(super) user_quota: Option<u32>,
@@ -62,24 +65,28 @@ impl Settings {
             findings.add(problem.at(second, "directory").at(first, "core").help("remove one of them"));
         }
         let listen = top.read("listen", address, &mut findings).value();
+        let observe =
+            top.read("observe", |value| form::switch("observe", value), &mut findings).value().unwrap_or(false);
         let quota = |value: &DeValue<'_>| form::integer_in("user-quota", value, 0..=QUOTA_MAX, ", in percent of a CPU");
         let user_quota = top.read("user-quota", quota, &mut findings).value();
         findings.finish()?;
         let paths = [certs, core, directory, labels, libvirt, socket, state].map(|it| it.map(|it| it.value));
         let [certs, core, directory, labels, libvirt, socket, state] = paths;
-        Ok(Settings { certs, core, directory, labels, libvirt, listen, socket, state, user_quota })
+        Ok(Settings { certs, core, directory, labels, libvirt, listen, observe, socket, state, user_quota })
     }
 
     /// Returns these parameters, with those of the command line in their place.
     fn overridden_by(self, args: &Serve) -> Settings {
+        let observe = args.observe || self.observe;
         Settings {
             certs: args.certs.clone().or(self.certs),
             // The two exclude each other, so each also replaces the other.
-            core: args.core.clone().or(self.core.filter(|_| args.directory.is_none())),
+            core: args.core.clone().or(self.core.filter(|_| args.directory.is_none())).filter(|_| !observe),
             directory: args.directory.clone().or(self.directory.filter(|_| args.core.is_none())),
             labels: args.labels.clone().or(self.labels),
             libvirt: args.libvirt.clone().or(self.libvirt),
             listen: args.listen.or(self.listen),
+            observe,
             socket: args.socket.clone().or(self.socket),
             state: args.state.clone().or(self.state),
             user_quota: args.user_quota.or(self.user_quota),
@@ -141,6 +148,7 @@ mod tests {
             directory: None,
             labels: None,
             libvirt: None,
+            observe: false,
             socket: some("/run/a.sock"),
             state: some("/a"),
             user_quota: Some(20),
@@ -150,6 +158,8 @@ mod tests {
         assert_eq!(other, Settings { state: some("b"), user_quota: Some(0), ..all });
         let own = settings(&["--directory", "live"]);
         assert_eq!((own.core, own.directory), (None, some("live")));
+        let observing = settings(&["--observe"]);
+        assert_eq!((observing.core, observing.observe), (None, true));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `tactus serve` without a core: its configuration file, and its service manager.
+//! `tactus serve` without a core: its configuration file, its service manager, repeated requests, and a service that only
+//! observes.
 
 use super::Place;
 use sched::Nanos;
@@ -140,4 +141,75 @@ fn a_service_reads_its_configuration_file_and_refuses_a_wrong_one() {
     Process::open(service.id()).unwrap().terminate().unwrap();
     assert_eq!(service.wait().unwrap().code(), Some(0));
     assert!(state.join("audit.jsonl").exists());
+}
+
+/// Requests a change of what is desired for this process, with an idempotency key. Returns the status and the body.
+fn put(place: &Place, key: &str, weight: u32) -> (u16, serde_json::Value) {
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--show-error", "--unix-socket", "api.sock", "-X", "PUT", "-w", "\n%{http_code}"]);
+    curl.args(["-H", "content-type: application/json", "-H", &format!("Idempotency-Key: {key}")]);
+    curl.args(["-d", &format!("{{\"weight\": {weight}}}")]);
+    curl.arg(format!("http://tactus/v1/vms/pid:{}/desired", std::process::id()));
+    let output = curl.current_dir(place.0.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (body, status) = text.rsplit_once('\n').unwrap();
+    (status.parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+#[test]
+fn a_request_that_is_repeated_with_its_key_changes_nothing_also_after_a_crash() {
+    let place = Place::new();
+    let supervised = Supervised::begin(&place);
+    supervised.expect("READY=1");
+    let weight = |vm: &serde_json::Value| vm["desired"]["weight"].as_u64();
+    let (status, first) = put(&place, "\"one\"", 50);
+    assert_eq!((status, weight(&first)), (200, Some(50)), "{first}");
+    let (status, second) = put(&place, "two", 60);
+    assert_eq!((status, weight(&second)), (200, Some(60)), "{second}");
+    let again = |key: &str| {
+        let (status, vm) = put(&place, key, if key == "one" { 50 } else { 60 });
+        assert_eq!((status, weight(&vm), &vm["generation"]), (200, Some(60), &second["generation"]), "{vm}");
+    };
+    again("one");
+    again("two");
+    let (status, problem) = put(&place, "one", 70);
+    assert_eq!(status, 422, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("belongs to another change"), "{problem}");
+    assert_eq!(put(&place, &"k".repeat(129), 70).0, 400);
+    // SIGKILL.
+    drop(supervised);
+    std::fs::remove_file(place.0.path().join("notify.sock")).unwrap();
+    let supervised = Supervised::begin(&place);
+    supervised.expect("READY=1");
+    again("one");
+    let audit = std::fs::read_to_string(place.0.path().join("state/audit.jsonl")).unwrap();
+    assert_eq!(audit.lines().count(), 2, "{audit}");
+}
+
+#[test]
+fn a_service_that_only_observes_has_no_core_and_refuses_changes() {
+    let place = Place::new();
+    let mut command = place.command(&["serve", "--observe", "--state", "state", "--socket", "api.sock"]);
+    let mut service = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begin = clock::now();
+    while place.run(&["list", "--socket", "api.sock"]).code != Some(0) {
+        assert!(clock::now().since(begin) < Nanos::s(20), "the service does not listen");
+        clock::sleep(Nanos::ms(20));
+    }
+    let vm = format!("pid:{}", std::process::id());
+    let at = |args: &[&str]| place.run(&[args, &["--socket", "api.sock"]].concat());
+    assert_eq!(at(&["show", &vm]).code, Some(0));
+    assert_eq!(at(&["top", "--count", "1"]).code, Some(0));
+    for change in [&["set", &vm, "--weight", "50"][..], &["set", &vm, "--weight", "50", "--dry-run"]] {
+        let refused = at(change);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains("the service only observes"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("without --observe"), "{}", refused.stderr);
+    }
+    assert!(sys::thread::children(service.id()).unwrap().is_empty(), "the service has started no core");
+    Process::open(service.id()).unwrap().terminate().unwrap();
+    assert_eq!(service.wait().unwrap().code(), Some(0));
+    let both = place.run(&["serve", "--observe", "--core", "core.sock"]);
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
 }

@@ -2,8 +2,8 @@
 //!
 //! Version 1 is preferred where its cpu controller is mounted: Tactus creates a group of its own below the group of a
 //! process, so that limits of other programs stay in force. In version 2, a group with processes cannot have groups with
-//! controllers below it. Tactus then sets weight and cap of the group of the process itself, which must contain no other
-//! process.
+//! controllers below it. Tactus then sets weight and cap of the group of the process itself, or of the scope of its VM. The
+//! group must contain no other process.
 
 use crate::kernel::CpuShare;
 use crate::table::{Bandwidth, Change, ControlGroup};
@@ -96,7 +96,7 @@ pub(super) fn group_for(leader: &Thread, wanted: CpuShare) -> Result<ControlGrou
 fn group_in_place(leader: &Thread, wanted: CpuShare) -> Result<ControlGroup> {
     let pid = leader.tid();
     let hierarchy = Hierarchy::two().map_err(|error| no_share(pid, error.reason()))?;
-    let group = hierarchy.open(&hierarchy.domain_path_of(pid)?)?;
+    let group = hierarchy.open(&hierarchy.share_path_of(pid)?)?;
     if !group.has("cpu.weight") {
         return Err(no_share(pid, format!("its control group {} lacks the cpu controller", group.path().display())));
     }
@@ -128,7 +128,7 @@ pub(super) fn open(group: ControlGroup, leader: &Thread) -> Result<(Hierarchy, S
         return Ok((hierarchy, format!("{}/{name}", present.trim_end_matches('/')), Share::Own(opened)));
     }
     let hierarchy = Hierarchy::two()?;
-    let path = hierarchy.domain_path_of(pid)?;
+    let path = hierarchy.share_path_of(pid)?;
     let opened = hierarchy.open(&path)?;
     match group {
         ControlGroup::FoundShare { id, weight, cap } if opened.id()? == id => {

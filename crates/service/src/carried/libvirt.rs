@@ -31,8 +31,15 @@ pub(super) struct StatusFiles {
     watch: Option<DirectoryWatch>,
     is_read: bool,
     files: BTreeMap<PathBuf, StatusFile>,
-    /// Files that cannot be used, with their stamps. Each is reported once.
-    refused: BTreeMap<PathBuf, Stamp>,
+    /// Files that cannot be used. Each reason is reported once.
+    refused: BTreeMap<PathBuf, Refused>,
+}
+
+/// A file that cannot be used.
+#[derive(Debug)]
+struct Refused {
+    stamp: Stamp,
+    why: Explanation,
 }
 
 /// Inode, and time and nanoseconds of the last change. A file with the same stamp has the same content.
@@ -72,15 +79,25 @@ impl StatusFiles {
             for path in paths.into_iter().filter(|path| path.extension().is_some_and(|it| it == ENDING)) {
                 let Ok(found) = std::fs::metadata(&path) else { continue };
                 let stamp = (found.ino(), found.mtime(), found.mtime_nsec());
-                let file = match (before.remove(&path), refused.remove(&path)) {
+                let (former, last) = (before.remove(&path), refused.remove(&path));
+                let file = match (former, last) {
                     (Some(file), _) if file.stamp == stamp => Some(file),
-                    // The file was refused with this content.
-                    (former, Some(of_refused)) if of_refused == stamp => former,
-                    (former, _) => changed(&path, stamp, former),
+                    (former, Some(last)) if last.stamp == stamp => {
+                        self.refused.insert(path.clone(), last);
+                        former
+                    }
+                    (former, last) => match changed(&path, stamp, former.as_ref()) {
+                        Ok(file) => Some(file),
+                        Err(why) => {
+                            // libvirt writes the file again at each change of the domain.
+                            if last.is_none_or(|last| last.why != why) {
+                                complain(&format!("{} is not used: {why}", path.display()));
+                            }
+                            self.refused.insert(path.clone(), Refused { stamp, why });
+                            former
+                        }
+                    },
                 };
-                if file.as_ref().is_none_or(|file| file.stamp != stamp) {
-                    self.refused.insert(path.clone(), stamp);
-                }
                 self.files.extend(file.map(|file| (path, file)));
             }
         }
@@ -95,20 +112,12 @@ impl StatusFiles {
 }
 
 /// Reads the file at `path`, which was `former` before.
-fn changed(path: &Path, stamp: Stamp, former: Option<StatusFile>) -> Option<StatusFile> {
-    let parsed = trusted_file::read(path, LENGTH_MOST).and_then(|text| parse(&text));
-    match parsed {
-        Ok((domain, desired)) => {
-            let former = former.filter(|former| former.domain == domain);
-            let mut latest = former.map(|former| former.latest).unwrap_or_default();
-            latest.note(desired);
-            Some(StatusFile { stamp, domain, latest })
-        }
-        Err(why) => {
-            complain(&format!("{} is not used: {why}", path.display()));
-            former
-        }
-    }
+fn changed(path: &Path, stamp: Stamp, former: Option<&StatusFile>) -> Result<StatusFile, Explanation> {
+    let (domain, desired) = trusted_file::read(path, LENGTH_MOST).and_then(|text| parse(&text))?;
+    let former = former.filter(|former| former.domain == domain);
+    let mut latest = former.map(|former| former.latest.clone()).unwrap_or_default();
+    latest.note(desired);
+    Ok(StatusFile { stamp, domain, latest })
 }
 
 /// Returns the domain in a status file, and the desired state in its metadata.

@@ -1,0 +1,187 @@
+//! The operator's page: its commands with their outputs, and its files.
+//!
+//! In a block `console`, a line that begins with `$` is a command, `\` continues it, and the lines up to the next command
+//! are its output. In a block `toml` or `ini`, the first line is a comment with the path of the file.
+
+use crate::host;
+use anyhow::{Context, Result, bail, ensure};
+use sched::Nanos;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use sys::clock;
+
+/// Commands that the page describes for another machine or time, and that the host cannot execute.
+const ELSEWHERE: [&str; 1] = ["cargo xtask deb"];
+/// A service that is started by hand. The units of the package must not run beside it.
+const BY_HAND: &str = "sudo tactus serve";
+/// Commands that only read. They are repeated until their output is that of the page, at most for this time.
+const READS: [&str; 2] = ["tactus list", "tactus show"];
+const PATIENCE: Nanos = Nanos::s(15);
+
+/// A part of the page.
+#[derive(PartialEq, Eq, Debug)]
+enum Part {
+    Command { line: usize, command: String, output: Vec<String> },
+    File { path: String, text: String },
+}
+
+/// Executes the page.
+///
+/// # Errors
+/// A command failed, or its output differs from that of the page.
+pub(crate) fn execute(text: &str) -> Result<()> {
+    let parts = parse(text)?;
+    ensure!(parts.len() > 10, "the page has only {} commands and files", parts.len());
+    for part in parts {
+        match part {
+            Part::File { path, text } => {
+                println!("operate.md: {path}");
+                fs::create_dir_all(Path::new(&path).parent().context("a file is in a directory")?)?;
+                fs::write(&path, text)?;
+            }
+            Part::Command { line, command, output } => {
+                let begin = clock::now();
+                let done = perform(&command, &output);
+                println!("operate.md:{line}: {command} ({})", clock::now().since(begin));
+                done.with_context(|| format!("operate.md:{line}: `{command}`"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn perform(command: &str, output: &[String]) -> Result<()> {
+    if ELSEWHERE.contains(&command) {
+        return Ok(());
+    }
+    if command == BY_HAND {
+        host::run("systemctl stop tactus.socket tactus.service tactus-core.service")?;
+        serve(command, output)?;
+        host::run("systemctl start tactus.socket tactus.service")?;
+        return Ok(());
+    }
+    let begin = clock::now();
+    loop {
+        let said = host::run(command)?;
+        let Some(missing) = missing(output, &said) else { return Ok(()) };
+        let is_read = READS.iter().any(|read| command.starts_with(read));
+        if !is_read || clock::now().since(begin) > PATIENCE {
+            bail!("the output lacks the line\n{missing}\nof the page:\n{said}");
+        }
+        clock::sleep(Nanos::ms(200));
+    }
+}
+
+/// Runs a service until it has printed `output`, and interrupts it.
+fn serve(command: &str, output: &[String]) -> Result<()> {
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &format!("exec {command} 2>&1")]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    let mut service = bash.spawn()?;
+    let mut lines = BufReader::new(service.stdout.take().context("it is piped")?).lines();
+    let mut said = String::new();
+    while missing(output, &said).is_some() {
+        let line = lines.next().with_context(|| format!("it ended with the output\n{said}"))??;
+        said += &(line + "\n");
+    }
+    // sudo passes the signal on.
+    host::run(&format!("kill -INT {}", service.id()))?;
+    // The service prints its end.
+    lines.for_each(drop);
+    let status = service.wait()?;
+    ensure!(status.success(), "it ended with {status}");
+    Ok(())
+}
+
+/// Returns the first line of the page that `said` lacks. Numbers may differ.
+fn missing<'p>(page: &'p [String], said: &str) -> Option<&'p String> {
+    let mut said = said.lines().map(shape);
+    page.iter().find(|line| !said.any(|found| found == shape(line)))
+}
+
+/// Returns a line with `0` for each number, and a blank between words.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for word in line.split_whitespace() {
+        let mut last_is_digit = false;
+        for c in word.chars() {
+            let is_digit = c.is_ascii_digit();
+            if !(is_digit && last_is_digit) {
+                shape.push(if is_digit { '0' } else { c });
+            }
+            last_is_digit = is_digit;
+        }
+        shape.push(' ');
+    }
+    shape
+}
+
+fn parse(text: &str) -> Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    let mut lines = text.lines().enumerate().map(|(nth, line)| (nth + 1, line));
+    while let Some((nth, line)) = lines.next() {
+        let Some(language) = line.strip_prefix("```") else { continue };
+        let block: Vec<(usize, &str)> = lines.by_ref().take_while(|(_, line)| !line.starts_with("```")).collect();
+        match language {
+            "console" => commands(&block, &mut parts)?,
+            "toml" | "ini" => {
+                let path = block.first().and_then(|(_, first)| first.strip_prefix("# /"));
+                let path =
+                    path.with_context(|| format!("operate.md:{nth}: the first line is no comment with a path"))?;
+                let text = block.iter().map(|(_, line)| format!("{line}\n")).collect();
+                parts.push(Part::File { path: format!("/{path}"), text });
+            }
+            other => bail!("operate.md:{nth}: a block in `{other}` cannot be executed"),
+        }
+    }
+    Ok(parts)
+}
+
+fn commands(block: &[(usize, &str)], parts: &mut Vec<Part>) -> Result<()> {
+    let mut is_continued = false;
+    for &(line, text) in block {
+        let (command, continues) = match text.strip_suffix('\\') {
+            Some(text) => (text, true),
+            None => (text, false),
+        };
+        match (parts.last_mut(), command.strip_prefix("$ ")) {
+            (Some(Part::Command { command: before, .. }), _) if is_continued => *before += command.trim_start(),
+            (_, Some(command)) => {
+                parts.push(Part::Command { line, command: command.to_string(), output: Vec::new() });
+            }
+            (Some(Part::Command { output, .. }), None) => output.push(text.to_string()),
+            _ => bail!("operate.md:{line}: the block begins without a command"),
+        }
+        is_continued = continues;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_commands_with_their_outputs_and_files_with_their_paths() {
+        let page =
+            "text\n```console\n$ one \\\n    --more\nsays 12 3\n$ two\n```\n```toml\n# /etc/x.toml\na = 1\n```\n";
+        let command = |line, command: &str, output: &[&str]| Part::Command {
+            line,
+            command: command.to_string(),
+            output: output.iter().map(ToString::to_string).collect(),
+        };
+        let file = Part::File { path: "/etc/x.toml".to_string(), text: "# /etc/x.toml\na = 1\n".to_string() };
+        assert_eq!(parse(page).unwrap(), [command(3, "one --more", &["says 12 3"]), command(6, "two", &[]), file]);
+        assert!(parse("```toml\na = 1\n```\n").unwrap_err().to_string().contains("operate.md:1"));
+    }
+
+    #[test]
+    fn an_output_may_differ_in_its_numbers_alone() {
+        let page = ["vm1  kept  2ms in 10ms   2133   840   0   100.0%".to_string()];
+        assert_eq!(missing(&page, "name\nvm1 kept 2ms in 10ms 4 17 3 98.2%\n"), None);
+        assert_eq!(missing(&page, "vm1 refused 2ms in 10ms 4 17 3 98.2%\n"), Some(&page[0]));
+        assert_eq!(missing(&page, ""), Some(&page[0]));
+    }
+}

@@ -34,8 +34,10 @@ pub(crate) const TOOLS: Environment = Environment {
         "nbclient==0.11.0",
         "nbformat==5.11.1",
         "ipykernel==7.4.0",
+        "schemathesis==4.32.5",
+        "prometheus-client==0.26.0",
     ],
-    check: "import dask, dask_jobqueue, distributed, ipykernel, maturin, mypy, nbclient, pandas, polars, pyarrow, pytest, simso.core, tqdm",
+    check: "import dask, dask_jobqueue, distributed, ipykernel, maturin, mypy, nbclient, pandas, polars, prometheus_client, pyarrow, pytest, schemathesis, simso.core, tqdm",
 };
 
 /// A check that cannot begin.

@@ -1,5 +1,6 @@
 //! [`Desired`]: what a client wants for a VM.
 
+use crate::whole_number;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -13,11 +14,11 @@ pub struct Desired {
     pub promise: Option<Promise>,
     /// Weight relative to other control groups. An ordinary group has 100. Absent: the weight does not change.
     #[schema(minimum = 1, maximum = 10_000)]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "whole_number::optional")]
     pub weight: Option<u32>,
     /// Maximum CPU time. Unit: percent of a CPU. Absent: no maximum.
     #[schema(minimum = 1)]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "whole_number::optional")]
     pub cap_percent: Option<u32>,
     /// Whether nothing of this is in force until the VM is resumed.
     pub paused: bool,
@@ -37,13 +38,15 @@ impl Desired {
 pub struct Promise {
     /// CPU time in every period, summed over all CPUs of the promise. Unit: ns. At most `cpus` periods.
     #[schema(minimum = 10_000)]
+    #[serde(deserialize_with = "whole_number::required")]
     pub slice_ns: u64,
     /// Length of the period. Unit: ns.
     #[schema(minimum = 100_000)]
+    #[serde(deserialize_with = "whole_number::required")]
     pub period_ns: u64,
     /// Number of CPUs among which the slice is divided.
     #[schema(minimum = 1, maximum = 256)]
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "whole_number::required")]
     pub cpus: u16,
     /// Whether the threads receive their parts of the slice at the same time on all CPUs.
     #[serde(default)]

@@ -11,6 +11,7 @@ mod host;
 mod problem;
 mod usage;
 mod vm;
+mod whole_number;
 
 pub use client::{Client, Error, PORT};
 pub use desired::{Desired, Limit, Mechanism, Promise};

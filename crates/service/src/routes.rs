@@ -172,8 +172,10 @@ async fn read<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> R
 /// With `dry-run=true`, nothing changes, and the reply is that of the change: a weight and a cap are checked for their values
 /// only.
 #[utoipa::path(put, path = "/v1/vms/{vm}/desired", request_body = Desired,
-    params(("vm" = String, Path), ("dry-run" = Option<bool>, Query), ("If-Match" = Option<String>, Header),
-        ("Idempotency-Key" = Option<String>, Header), ("Tactus-Reason" = Option<String>, Header)),
+    params(("vm" = String, Path), ("dry-run" = Option<bool>, Query),
+        ("If-Match" = Option<String>, Header, pattern = r#"^("[0-9]{1,18}"|\*)$"#),
+        ("Idempotency-Key" = Option<String>, Header, pattern = r#"^("[!#-~]{1,128}"|[!#-~]{1,128})$"#),
+        ("Tactus-Reason" = Option<String>, Header)),
     responses((status = 200, body = Vm),
         (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 403, body = Problem, content_type = "application/problem+json"),
@@ -182,6 +184,7 @@ async fn read<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> R
         (status = 408, body = Problem, content_type = "application/problem+json"),
         (status = 412, body = Problem, content_type = "application/problem+json"),
         (status = 413, body = Problem, content_type = "application/problem+json"),
+        (status = 415, body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 async fn set(
@@ -207,12 +210,18 @@ async fn set(
 
 /// Ends everything that is desired for a VM
 #[utoipa::path(delete, path = "/v1/vms/{vm}/desired",
-    params(("vm" = String, Path), ("dry-run" = Option<bool>, Query), ("If-Match" = Option<String>, Header),
-        ("Idempotency-Key" = Option<String>, Header), ("Tactus-Reason" = Option<String>, Header)),
+    params(("vm" = String, Path), ("dry-run" = Option<bool>, Query),
+        ("If-Match" = Option<String>, Header, pattern = r#"^("[0-9]{1,18}"|\*)$"#),
+        ("Idempotency-Key" = Option<String>, Header, pattern = r#"^("[!#-~]{1,128}"|[!#-~]{1,128})$"#),
+        ("Tactus-Reason" = Option<String>, Header)),
     responses((status = 200, body = Vm),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 403, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
-        (status = 412, body = Problem, content_type = "application/problem+json")))]
+        (status = 409, body = Problem, content_type = "application/problem+json"),
+        (status = 412, body = Problem, content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json"),
+        (status = 507, body = Problem, content_type = "application/problem+json")))]
 async fn unset(
     State(shared): State<Shared>,
     ConnectInfo(by): ConnectInfo<Caller>,
@@ -246,7 +255,7 @@ async fn change(
 /// Returns the generation in `If-Match`; `None`: any.
 fn generation(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get(IF_MATCH).filter(|value| *value != "*") else { return Ok(None) };
-    let number = value.to_str().ok().and_then(|text| text.trim_matches('"').parse().ok());
+    let number = value.to_str().ok().and_then(|text| text.strip_prefix('"')?.strip_suffix('"')?.parse().ok());
     let wrong = || Problem::new(400, "Bad Request", "If-Match is not the ETag of a VM", "use the ETag of a reply");
     number.map(Some).ok_or_else(wrong)
 }
@@ -254,9 +263,12 @@ fn generation(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 /// Returns the idempotency key.
 fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(value) = headers.get(KEY) else { return Ok(None) };
-    let is_key = |key: &&str| (1..=KEY_MOST).contains(&key.len());
-    let key = value.to_str().ok().map(|text| text.trim_matches('"')).filter(is_key);
-    let remedy = "use 1 to 128 characters of ASCII, such as a UUID";
+    let is_key = |key: &&str| {
+        (1..=KEY_MOST).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
+    };
+    let without_quotes = |text| str::strip_prefix(text, '"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let key = value.to_str().ok().map(without_quotes).filter(is_key);
+    let remedy = "use 1 to 128 characters of ASCII without spaces and quotes, such as a UUID";
     let wrong = || Problem::new(400, "Bad Request", "Idempotency-Key is no key", remedy);
     key.map(|key| Some(key.to_string())).ok_or_else(wrong)
 }

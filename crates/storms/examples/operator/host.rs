@@ -22,6 +22,8 @@ const SECTOR: (usize, [u8; 2]) = (512, [0x55, 0xaa]);
 pub(crate) enum Program {
     /// It halts until the next interrupt: `sti; hlt; jmp`.
     Idle,
+    /// It computes for some milliseconds after each tick of its timer, every 55 ms: loops of `loop`, `sti; hlt; jmp`.
+    Ticking,
     /// It loops: `jmp`.
     Busy,
 }
@@ -30,6 +32,7 @@ impl Program {
     fn code(self) -> &'static [u8] {
         match self {
             Program::Idle => &[0xfb, 0xf4, 0xeb, 0xfc],
+            Program::Ticking => &[0xba, 20, 0, 0xb9, 0xff, 0xff, 0xe2, 0xfe, 0x4a, 0x75, 0xf8, 0xfb, 0xf4, 0xeb, 0xf1],
             Program::Busy => &[0xeb, 0xfe],
         }
     }
@@ -48,7 +51,7 @@ impl Program {
 pub(crate) fn prepare() -> Result<Child> {
     fs::create_dir_all("/vms")?;
     for name in VMS {
-        Program::Idle.install(name)?;
+        if name == VMS[0] { Program::Ticking } else { Program::Idle }.install(name)?;
         fs::write(format!("/vms/{name}.xml"), domain(name))?;
         run(&format!("virsh define /vms/{name}.xml && virsh start {name}"))?;
     }

@@ -175,9 +175,11 @@ impl Reconciler {
 
     /// Removes the desired state of a process that has ended.
     fn forget(&mut self, id: &str) {
-        if self.store.get(id).is_some()
-            && let Err(error) = self.store.put(id, None, None)
-        {
+        if self.store.get(id).is_none() {
+            return;
+        }
+        self.store.put(id, None, None);
+        if let Err(error) = self.store.commit() {
             complain(&format!("cannot remove the desired state of {id}: {error}"));
         }
     }

@@ -10,6 +10,8 @@ use tokio::sync::oneshot;
 
 /// Interval between two looks at the host and the core.
 const LOOK: Nanos = Nanos::ms(50);
+/// Maximum number of waiting changes that are written to the disk together.
+const TOGETHER_MOST: usize = 16;
 /// Number of requests that wait for the reconciler. Further requests are refused.
 const WAITING_MOST: usize = 1_024;
 
@@ -55,11 +57,12 @@ impl Requests {
 
 /// Answers requests, and looks at the host and the core from time to time, until no request can come any more.
 pub(crate) fn serve(reconciler: &mut Reconciler, requests: &Receiver<Ask>) {
-    let mut next = clock::now();
+    let (mut next, mut waiting) = (clock::now(), None);
     loop {
         let left = next.saturating_since(clock::now());
-        match requests.recv_timeout(Duration::from_nanos(left.as_ns())) {
-            Ok(ask) => answer(reconciler, ask),
+        let first = waiting.take().map_or_else(|| requests.recv_timeout(Duration::from_nanos(left.as_ns())), Ok);
+        match first {
+            Ok(ask) => waiting = answer(reconciler, ask, requests),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -71,14 +74,44 @@ pub(crate) fn serve(reconciler: &mut Reconciler, requests: &Receiver<Ask>) {
     }
 }
 
-fn answer(reconciler: &mut Reconciler, ask: Ask) {
+/// The way of the reply to a change.
+type Reply = oneshot::Sender<Result<Vm, Problem>>;
+
+/// Makes the change of `request`, and those of the requests that wait behind it. Returns the next request of another kind,
+/// if it was met.
+fn change(
+    reconciler: &mut Reconciler,
+    (request, reply): (ChangeRequest, Reply),
+    waiting: &Receiver<Ask>,
+) -> Option<Ask> {
+    let (mut requests, mut replies, mut other) = (vec![request], vec![reply], None);
+    while requests.len() < TOGETHER_MOST && other.is_none() {
+        match waiting.try_recv() {
+            Ok(Ask::Set(request, reply)) => {
+                requests.push(*request);
+                replies.push(reply);
+            }
+            Ok(ask) => other = Some(ask),
+            Err(_) => break,
+        }
+    }
+    for (reply, outcome) in replies.into_iter().zip(reconciler.set(&requests)) {
+        // A client that has left needs no reply.
+        let _ = reply.send(outcome);
+    }
+    other
+}
+
+/// Answers a request. Returns a later one that was taken from those that wait.
+fn answer(reconciler: &mut Reconciler, ask: Ask, waiting: &Receiver<Ask>) -> Option<Ask> {
     // A client that has left needs no reply.
     match ask {
         Ask::Beat(reply) => drop(reply.send(())),
         Ask::Host(reply) => drop(reply.send(reconciler.host())),
         Ask::List(reply) => drop(reply.send(reconciler.list())),
         Ask::Show(vm, reply) => drop(reply.send(reconciler.show(&vm))),
-        Ask::Set(request, reply) => drop(reply.send(reconciler.set(&request))),
+        Ask::Set(request, reply) => return change(reconciler, (*request, reply), waiting),
         Ask::WouldSet(request, reply) => drop(reply.send(reconciler.would_set(&request))),
     }
+    None
 }

@@ -1,7 +1,7 @@
 //! [`Store`]: the desired states on disk.
 //!
 //! The file `desired.json` has one entry per VM. It is replaced as a whole: written beside, synchronised and renamed, so
-//! after a crash it has either the old or the new content.
+//! after a crash it has either the old or the new content. Changes that are made together are written together.
 
 use crate::complaint::complain;
 use api::Desired;
@@ -61,7 +61,7 @@ pub(crate) struct MadeChange {
     pub(crate) desired: Desired,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
 struct Content {
     version: u32,
     /// Number of changes so far.
@@ -76,11 +76,9 @@ struct Content {
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
-    records: BTreeMap<String, Record>,
-    /// Number of changes so far.
-    changes: u64,
-    /// The latest changes with a key, in their order.
-    made: VecDeque<MadeChange>,
+    content: Content,
+    /// The content on disk, if it differs.
+    stored: Option<Content>,
     /// Lock of the directory, until the store is dropped.
     _lock: File,
 }
@@ -110,43 +108,48 @@ impl Store {
                 Explanation::new(why, "repair the file, or move it away to start without desired states")
             })?,
         };
-        let Content { changes, vms: records, made, .. } = content;
-        Ok(Store { directory: directory.to_path_buf(), records, changes, made, _lock: lock })
+        Ok(Store { directory: directory.to_path_buf(), content, stored: None, _lock: lock })
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<&Record> {
-        self.records.get(id)
+        self.content.vms.get(id)
     }
 
     /// Returns the desired states, in the order of the ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Record)> {
-        self.records.iter()
+        self.content.vms.iter()
     }
 
     /// Returns the change that the client `by` has made with `key`.
     pub(crate) fn made(&self, by: &str, key: &str) -> Option<&MadeChange> {
-        self.made.iter().rfind(|made| made.by == by && made.key == key)
+        self.content.made.iter().rfind(|made| made.by == by && made.key == key)
     }
 
-    /// Replaces the desired state of the VM `id`, with a new generation, or removes it, and stores the change `made` with
-    /// it. Both are on disk when this function returns.
+    /// Replaces the desired state of the VM `id`, with a new generation, or removes it, and adds the change `made`. Both are
+    /// on disk after the next [`commit`](Store::commit).
+    pub(crate) fn put(&mut self, id: &str, record: Option<Record>, made: Option<MadeChange>) {
+        let content = &mut self.content;
+        self.stored.get_or_insert_with(|| content.clone());
+        content.changes += 1;
+        match record {
+            Some(record) => {
+                content.vms.insert(id.to_string(), Record { generation: content.changes, ..record });
+            }
+            None => drop(content.vms.remove(id)),
+        }
+        content.made.extend(made);
+        let surplus = content.made.len().saturating_sub(KEYS_MOST);
+        content.made.drain(..surplus);
+    }
+
+    /// Writes the changes since the last call to the disk.
     ///
     /// # Errors
-    /// The file cannot be written, and the desired state stays.
-    pub(crate) fn put(&mut self, id: &str, record: Option<Record>, made: Option<MadeChange>) -> io::Result<()> {
-        let (mut records, changes) = (self.records.clone(), self.changes + 1);
-        let mut all_made = self.made.clone();
-        all_made.extend(made);
-        all_made.drain(..all_made.len().saturating_sub(KEYS_MOST));
-        let record = record.map(|record| Record { generation: changes, ..record });
-        match record {
-            Some(record) => drop(records.insert(id.to_string(), record)),
-            None => drop(records.remove(id)),
-        }
-        let content = Content { version: VERSION, changes, vms: records, made: all_made };
-        write(&self.directory, &content)?;
-        (self.records, self.changes, self.made) = (content.vms, changes, content.made);
-        Ok(())
+    /// The file cannot be written, and none of these changes is made.
+    pub(crate) fn commit(&mut self) -> io::Result<()> {
+        let Some(stored) = self.stored.take() else { return Ok(()) };
+        self.content.version = VERSION;
+        write(&self.directory, &self.content).inspect_err(|_| self.content = stored)
     }
 }
 
@@ -193,15 +196,18 @@ mod tests {
         let directory = place.path().join("state");
         let open = || Store::open(&directory).unwrap();
         let mut store = open();
-        store.put("a", Some(record(1)), None).unwrap();
-        store.put("b", Some(record(2)), None).unwrap();
-        store.put("a", None, None).unwrap();
+        store.put("a", Some(record(1)), None);
+        store.put("b", Some(record(2)), None);
+        store.commit().unwrap();
+        store.put("a", None, None);
+        store.commit().unwrap();
         drop(store);
         let mut store = open();
         assert_eq!(store.iter().collect::<Vec<_>>(), [(&"b".to_string(), &record(2))]);
         assert_eq!(store.get("a"), None);
         // No generation comes twice.
-        store.put("a", Some(record(0)), None).unwrap();
+        store.put("a", Some(record(0)), None);
+        store.commit().unwrap();
         assert_eq!(store.get("a"), Some(&record(4)));
         let made = |nth: usize| MadeChange {
             by: "user 7".to_string(),
@@ -209,7 +215,8 @@ mod tests {
             vm: "a".to_string(),
             desired: Desired::default(),
         };
-        (0..=KEYS_MOST).for_each(|nth| store.put("a", None, Some(made(nth))).unwrap());
+        (0..=KEYS_MOST).for_each(|nth| store.put("a", None, Some(made(nth))));
+        store.commit().unwrap();
         drop(store);
         let store = open();
         assert_eq!(store.made("user 7", "0"), None, "the oldest key is forgotten");
@@ -223,10 +230,14 @@ mod tests {
     fn what_cannot_be_written_changes_nothing_and_a_damaged_file_is_not_replaced() {
         let place = tempfile::tempdir().unwrap();
         let mut store = Store::open(place.path()).unwrap();
-        store.put("a", Some(record(0)), None).unwrap();
+        store.put("a", Some(record(0)), None);
+        store.commit().unwrap();
         // A directory in the place of the draft.
         std::fs::create_dir(place.path().join(DRAFT)).unwrap();
-        assert!(store.put("a", Some(record(2)), None).is_err());
+        store.put("a", Some(record(2)), None);
+        store.put("b", Some(record(3)), None);
+        assert!(store.commit().is_err());
+        assert_eq!(store.get("b"), None);
         assert_eq!(store.get("a"), Some(&record(1)));
         std::fs::remove_dir(place.path().join(DRAFT)).unwrap();
         drop(store);

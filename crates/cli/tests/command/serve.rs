@@ -1,10 +1,12 @@
-//! `tactus serve` without a core: its configuration file, its service manager, repeated requests, and a service that only
-//! observes.
+//! `tactus serve` without a core: its configuration file, its service manager, repeated requests, a burst of them, and a
+//! service that only observes.
 
 use super::Place;
 use sched::Nanos;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use sys::clock;
@@ -52,6 +54,39 @@ impl Drop for Supervised {
         let _ = self.service.kill();
         let _ = self.service.wait();
     }
+}
+
+/// A service with the socket `api.sock`. Dropping this value kills it.
+struct Running(Child);
+
+impl Running {
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Ends the service in order.
+    fn end(mut self) {
+        Process::open(self.pid()).unwrap().terminate().unwrap();
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a service with the socket `api.sock`, and waits until it serves.
+fn serving(place: &Place, args: &[&str]) -> Running {
+    let service = Running(place.command(args).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let begin = clock::now();
+    while place.run(&["list", "--socket", "api.sock"]).code != Some(0) {
+        assert!(clock::now().since(begin) < Nanos::s(20), "the service does not listen");
+        clock::sleep(Nanos::ms(20));
+    }
+    service
 }
 
 #[test]
@@ -131,15 +166,8 @@ fn a_service_reads_its_configuration_file_and_refuses_a_wrong_one() {
     let missing = place.run(&["serve", "--config", "other.toml"]);
     assert!(missing.code == Some(2) && missing.stderr.contains("`other.toml` cannot be read"), "{}", missing.stderr);
     place.file("config.toml", right);
-    let mut command = place.command(&serve);
-    let mut service = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let begin = clock::now();
-    while place.run(&["list", "--socket", "api.sock"]).code != Some(0) {
-        assert!(clock::now().since(begin) < Nanos::s(20), "the service does not listen");
-        clock::sleep(Nanos::ms(20));
-    }
-    Process::open(service.id()).unwrap().terminate().unwrap();
-    assert_eq!(service.wait().unwrap().code(), Some(0));
+    let service = serving(&place, &serve);
+    service.end();
     assert!(state.join("audit.jsonl").exists());
 }
 
@@ -190,13 +218,7 @@ fn a_request_that_is_repeated_with_its_key_changes_nothing_also_after_a_crash() 
 #[test]
 fn a_service_that_only_observes_has_no_core_and_refuses_changes() {
     let place = Place::new();
-    let mut command = place.command(&["serve", "--observe", "--state", "state", "--socket", "api.sock"]);
-    let mut service = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let begin = clock::now();
-    while place.run(&["list", "--socket", "api.sock"]).code != Some(0) {
-        assert!(clock::now().since(begin) < Nanos::s(20), "the service does not listen");
-        clock::sleep(Nanos::ms(20));
-    }
+    let service = serving(&place, &["serve", "--observe", "--state", "state", "--socket", "api.sock"]);
     let vm = format!("pid:{}", std::process::id());
     let at = |args: &[&str]| place.run(&[args, &["--socket", "api.sock"]].concat());
     assert_eq!(at(&["show", &vm]).code, Some(0));
@@ -207,9 +229,62 @@ fn a_service_that_only_observes_has_no_core_and_refuses_changes() {
         assert!(refused.stderr.contains("the service only observes"), "{}", refused.stderr);
         assert!(refused.stderr.contains("without --observe"), "{}", refused.stderr);
     }
-    assert!(sys::thread::children(service.id()).unwrap().is_empty(), "the service has started no core");
-    Process::open(service.id()).unwrap().terminate().unwrap();
-    assert_eq!(service.wait().unwrap().code(), Some(0));
+    assert!(sys::thread::children(service.pid()).unwrap().is_empty(), "the service has started no core");
+    service.end();
     let both = place.run(&["serve", "--observe", "--core", "core.sock"]);
     assert_eq!(both.code, Some(2), "{}", both.stderr);
+}
+
+/// Sends `count` changes of the weight of process `pid` over one connection, and returns the last weight. Each change is
+/// acknowledged.
+fn changes(socket: &Path, pid: u32, count: u32) -> u32 {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut replies = BufReader::new(&stream);
+    for weight in 1..=count {
+        let body = format!("{{\"weight\": {weight}}}");
+        let head =
+            format!("PUT /v1/vms/pid:{pid}/desired HTTP/1.1\r\nhost: tactus\r\ncontent-type: application/json\r\n");
+        (&stream).write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+        let (mut line, mut length) = (String::new(), 0);
+        replies.read_line(&mut line).unwrap();
+        assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+        while line != "\r\n" {
+            line.clear();
+            replies.read_line(&mut line).unwrap();
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        replies.read_exact(&mut vec![0; length]).unwrap();
+    }
+    count
+}
+
+#[test]
+fn ten_thousand_changes_in_a_burst_are_acknowledged_and_outlive_a_kill() {
+    const CLIENTS: u32 = 40;
+    let place = Place::new();
+    let serve = [&SERVE[..], &["--socket", "api.sock"]].concat();
+    let service = serving(&place, &serve);
+    let socket = place.0.path().join("api.sock");
+    let processes: Vec<_> = (0..CLIENTS).map(|_| sys::child::Child::start(sys::child::Work::Sleep).unwrap()).collect();
+    let last: Vec<u32> = std::thread::scope(|scope| {
+        let send = |nth: usize| {
+            let (socket, pid) = (&socket, processes[nth].pid());
+            scope.spawn(move || changes(socket, pid, 10_000 / CLIENTS))
+        };
+        let clients: Vec<_> = (0..processes.len()).map(send).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    drop(service);
+    let service = serving(&place, &serve);
+    for (process, last) in processes.iter().zip(last) {
+        let shown = place.run(&["show", &format!("pid:{}", process.pid()), "--json", "--socket", "api.sock"]);
+        let vm: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+        assert_eq!(vm["desired"]["weight"], last, "{vm}");
+    }
+    let audit = std::fs::read_to_string(place.0.path().join("state/audit.jsonl")).unwrap();
+    assert_eq!(audit.lines().count(), 10_000);
+    service.end();
 }

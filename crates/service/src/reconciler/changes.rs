@@ -29,38 +29,79 @@ pub(crate) struct ChangeRequest {
     pub(crate) key: Option<String>,
 }
 
+/// A change that has been made, and that may not be on disk yet.
+#[derive(Debug)]
+struct Made {
+    id: String,
+    /// Whether the inventory has the VM only because of the request.
+    is_new: bool,
+    /// What clients desired before.
+    before: Desired,
+    /// What was desired before: by clients, or else by what the VM carries.
+    wanted: Desired,
+    /// Whether the request repeats an earlier one, and has changed nothing.
+    is_repeated: bool,
+    /// The VM after the change, or the reason why nothing has changed.
+    outcome: Result<Vm, Problem>,
+}
+
 impl Reconciler {
-    /// Changes the desired state of a VM. What is acknowledged is on disk, and in force if the VM runs and there is a core.
+    /// Changes the desired states of VMs, one request after another. Returns the VMs, each as it was after its change. What
+    /// is acknowledged is on disk, and in force if the VM runs and there is a core.
     ///
     /// # Errors
-    /// The request is invalid, not permitted or out of date, or the core refuses it. Nothing has changed.
-    pub(crate) fn set(&mut self, request: &ChangeRequest) -> Result<Vm, Problem> {
-        if let Some(reply) = self.repeated(request) {
-            return reply;
+    /// The request is invalid, not permitted or out of date, the core refuses it, or the disk is full. It has changed nothing.
+    pub(crate) fn set(&mut self, requests: &[ChangeRequest]) -> Vec<Result<Vm, Problem>> {
+        let made: Vec<Made> = requests.iter().map(|request| self.make(request)).collect();
+        let lost = self.store.commit().err().map(|error| not_stored(&error));
+        if lost.is_some() {
+            for made in made.iter().rev().filter(|made| made.outcome.is_ok() && !made.is_repeated) {
+                let _ = self.try_to_enforce(&made.id, &made.wanted);
+            }
         }
+        let finish = |(request, made): (&ChangeRequest, Made)| self.finish(request, made, lost.as_ref());
+        let replies = requests.iter().zip(made).map(finish).collect();
+        self.report_states();
+        replies
+    }
+
+    /// Makes a change, and leaves it to the caller to bring it to the disk.
+    fn make(&mut self, request: &ChangeRequest) -> Made {
+        let repeated = self.repeated(request);
         let found = self.find(&request.vm);
         let (id, is_new) = found.clone().unwrap_or_else(|_| (request.vm.clone(), false));
         let before = self.store.get(&id).map(|record| record.desired.clone()).unwrap_or_default();
-        let outcome = found.and_then(|_| self.change(&id, request));
-        let refused = outcome.as_ref().err().map(|problem| problem.detail.as_str());
-        let entry =
-            Entry { by: &request.by, vm: &id, why: request.why.as_deref(), from: &before, to: &request.desired };
-        if let Err(error) = self.audit.add(entry, refused) {
-            complain(&format!("cannot write the audit log: {error}"));
+        let wanted = self.wanted(&id).desired;
+        let is_repeated = repeated.is_some();
+        let outcome = repeated.unwrap_or_else(|| {
+            found.and_then(|_| self.change(&id, request)).and_then(|()| self.vm(&id).ok_or_else(|| missing(&id)))
+        });
+        Made { id, is_new, before, wanted, is_repeated, outcome }
+    }
+
+    /// Reports a change, and returns the reply. `lost` is the reason why the change is not on disk.
+    fn finish(&mut self, request: &ChangeRequest, made: Made, lost: Option<&Problem>) -> Result<Vm, Problem> {
+        let Made { id, is_new, before, is_repeated, outcome, .. } = made;
+        let outcome = outcome.and_then(|vm| lost.map_or(Ok(vm), |problem| Err(problem.clone())));
+        if !is_repeated {
+            let refused = outcome.as_ref().err().map(|problem| problem.detail.as_str());
+            let (by, why) = (&request.by, request.why.as_deref());
+            let entry = Entry { by, vm: &id, why, from: &before, to: &request.desired };
+            if let Err(error) = self.audit.add(entry, refused) {
+                complain(&format!("cannot write the audit log: {error}"));
+            }
+            if outcome.is_ok() {
+                let (by, desired) = (by.to_string(), request.desired.clone());
+                self.events.push(Some(&id), Happened::Changed { by, desired });
+            }
         }
-        if outcome.is_ok() {
-            let (by, desired) = (request.by.to_string(), request.desired.clone());
-            self.events.push(Some(&id), Happened::Changed { by, desired });
-        }
-        let shown = outcome.and_then(|()| self.vm(&id).ok_or_else(|| missing(&id)));
-        if self.store.get(&id).is_none() && (is_new || shown.is_ok()) {
+        if self.store.get(&id).is_none() && (is_new || outcome.is_ok()) {
             self.inventory.forget(&id);
             if !self.inventory.vms.contains_key(&id) {
                 self.standings.remove(&id);
             }
         }
-        self.report_states();
-        shown
+        outcome
     }
 
     /// Returns the reply to a request with the key of a change that the client has made; `None`: the request is new.
@@ -129,7 +170,6 @@ impl Reconciler {
             .map(|start_time| Lifetime { boot: self.boot.clone(), start_time })
             .or_else(|| record.and_then(|record| record.process.clone()));
         let desired = request.desired.clone();
-        let before = self.wanted(id).desired;
         self.try_to_enforce(id, &desired)?;
         let record = Record { name, generation, user, desired, process };
         let record = Some(record).filter(|record| !record.desired.is_empty());
@@ -137,11 +177,7 @@ impl Reconciler {
             let (by, desired) = (request.by.to_string(), request.desired.clone());
             MadeChange { by, key, vm: id.to_string(), desired }
         });
-        if let Err(error) = self.store.put(id, record, made) {
-            let _ = self.try_to_enforce(id, &before);
-            let detail = format!("the desired state cannot be stored: {error}");
-            return Err(Problem::new(507, "Insufficient Storage", detail, "make room on the disk of the service"));
-        }
+        self.store.put(id, record, made);
         if self.store.get(id).is_none() {
             // What the VM carries may have no room: nothing is desired by a client all the same.
             self.enforce(id);
@@ -184,6 +220,12 @@ impl Reconciler {
         }
         outcome.map_err(|refusal| problem(&refusal))
     }
+}
+
+/// Returns the refusal of a change that cannot be stored.
+fn not_stored(error: &std::io::Error) -> Problem {
+    let detail = format!("the desired state cannot be stored: {error}");
+    Problem::new(507, "Insufficient Storage", detail, "make room on the disk of the service")
 }
 
 /// Returns the refusal of a core as a problem.

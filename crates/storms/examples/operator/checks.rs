@@ -62,11 +62,12 @@ fn pid(name: &str) -> Result<u64> {
 /// Waits until the promise of `name` is kept and periods end. Returns the time that this took.
 fn kept(name: &str, limit: Nanos) -> Result<Nanos> {
     let mut before = None;
-    await_within(limit, &format!("the promise of {name} is kept"), &mut || {
+    let took = await_within(limit, &format!("the promise of {name} is kept"), &mut || {
         let is_kept = phase(name)? == "kept";
         let all = periods(name)?.all;
         Ok(is_kept && before.replace(all).is_some_and(|before| all > before))
-    })
+    });
+    took.or_else(|error| Err(error.context(format!("{}", vm(name)?))))
 }
 
 fn hogs() -> Result<Vec<Child>> {

@@ -15,7 +15,7 @@ pub(crate) const ALL: &[Check] = &[
     ("a promise of 2 ms in 10 ms is kept beside six hogs", beside_hogs),
     ("a restart of the service ends no promise", restarted_service),
     ("after SIGKILL of the service, its next instance keeps the promise", killed_service),
-    ("after SIGKILL of the core, the promise holds again within 3 s", killed_core),
+    ("after SIGKILL of the core, another core keeps the promise", killed_core),
     ("after a restart of the core, the promise holds again", restarted_core),
     ("a VM has its promise again after its next start", rebooted_vm),
     ("a restart of libvirtd concerns no VM", restarted_libvirt),
@@ -25,8 +25,9 @@ pub(crate) const ALL: &[Check] = &[
     ("after a purge, all threads are ordinary and no file is left", purged),
 ];
 
-/// Maximum time until a promise holds again after a kill.
-const AGAIN: Nanos = Nanos::s(3);
+/// Maximum time until a promise holds again after a kill: twice that on a host, because this CPU executes one instruction
+/// per nanosecond, and the programs are not optimised.
+const AGAIN: Nanos = Nanos::s(6);
 /// Maximum time for what has no promised time.
 const PATIENCE: Nanos = Nanos::s(15);
 /// Maximum part of missed periods beside hogs, on CPUs that are themselves emulated beside other load. Set after a look at
@@ -82,7 +83,7 @@ fn beside_hogs() -> Result<String> {
     let _hogs = hogs()?;
     kept("vm1", PATIENCE)?;
     let before = periods("vm1")?;
-    clock::sleep(Nanos::s(8));
+    clock::sleep(Nanos::s(5));
     let after = periods("vm1")?;
     let (judged, missed) = (after.judged - before.judged, after.missed - before.missed);
     ensure!(judged >= 200, "only {judged} periods were judged");

@@ -18,8 +18,15 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 const REPLY: Duration = Duration::from_secs(40);
 /// Maximum time to connect to another host.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Number of attempts to make a change whose reply is lost, because the service ends meanwhile.
-const ATTEMPTS: usize = 3;
+/// Pauses before a change is requested again whose reply is lost, because the service ends meanwhile. A service manager
+/// starts it again within this time.
+const PAUSES: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
 /// TCP port of the service, unless another one is named.
 pub const PORT: u16 = 7430;
 
@@ -161,7 +168,7 @@ impl Client {
         if let Some(why) = why {
             request = request.header(WHY, escaped(why));
         }
-        self.read_repeatedly(&request.header(KEY, new_key()))
+        self.read_repeatedly(request.header(KEY, new_key()))
     }
 
     /// Returns the VM as it would be after [`set`](Client::set). Nothing changes. A weight and a cap are checked for their values
@@ -215,17 +222,35 @@ impl Client {
         })
     }
 
-    /// Sends a request again if the connection ends before the reply.
-    fn read_repeatedly<T: serde::de::DeserializeOwned>(&self, request: &RequestBuilder) -> Result<T, Error> {
-        let again = || request.try_clone().expect("the body is in memory");
-        let mut attempt = 1;
-        let reply = loop {
-            match again().send() {
-                Err(error) if attempt < ATTEMPTS && !error.is_connect() && !error.is_timeout() => attempt += 1,
-                outcome => break outcome,
-            }
+    /// Sends a request again if the connection ends before the whole reply.
+    fn read_repeatedly<T: serde::de::DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
+        let read = |request: RequestBuilder| self.send_for_text(request);
+        let mut outcome = match request.try_clone() {
+            Some(first) => read(first),
+            None => return self.read(request),
         };
-        self.accepted(reply)?.json().map_err(|error| self.failed(reason(&error)))
+        let mut is_lost = false;
+        for pause in PAUSES {
+            // A service that cannot be reached at all has made no change.
+            is_lost |= matches!(&outcome, Err(Lost::Reply(error)) if !error.is_connect() && !error.is_timeout());
+            let Some(again) = request.try_clone().filter(|_| is_lost && matches!(outcome, Err(Lost::Reply(_)))) else {
+                break;
+            };
+            wait(pause);
+            outcome = read(again);
+        }
+        let text = outcome.map_err(|lost| match lost {
+            Lost::Reply(error) => self.failed(reason(&error)),
+            Lost::Refused(error) => error,
+        })?;
+        serde_json::from_str(&text).map_err(|error| self.failed(error.to_string()))
+    }
+
+    /// Returns the whole reply.
+    fn send_for_text(&self, request: RequestBuilder) -> Result<String, Lost> {
+        let reply = request.send().map_err(Lost::Reply)?;
+        let reply = self.accepted(Ok(reply)).map_err(Lost::Refused)?;
+        reply.text().map_err(Lost::Reply)
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
@@ -245,6 +270,19 @@ impl Client {
     fn failed(&self, why: String) -> Error {
         Error::Failed { service: self.name.clone(), why }
     }
+}
+
+/// Reason why a reply has no content.
+enum Lost {
+    /// The reply did not arrive as a whole.
+    Reply(reqwest::Error),
+    /// The reply is a refusal.
+    Refused(Error),
+}
+
+#[expect(clippy::disallowed_methods, reason = "a client of the service does not depend on the host")]
+fn wait(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// Returns a key that no other change has.

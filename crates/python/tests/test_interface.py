@@ -5,7 +5,8 @@ The service has no core: what is set waits, and no process of this machine is ch
 
 from __future__ import annotations
 
-import json
+import re
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,12 +14,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.request import urlopen
 
-import ssl
-
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+Soon = Callable[[str, Callable[[], bool]], None]
 
-def listening(command: str, where: Path) -> tuple[subprocess.Popen[str], str]:
+
+def listening(command: str, where: Path, soon: Soon) -> tuple[subprocess.Popen[bytes], str]:
     """Start a service that listens for clients with certificates, and return it with its URL."""
 
     def run(*words: str) -> None:
@@ -28,19 +29,19 @@ def listening(command: str, where: Path) -> tuple[subprocess.Popen[str], str]:
     run("certs", "issue", "tester", "--role", "admin", "--certs", "certs")
     options = ["--socket", "api.sock", "--state", "state", "--core", "none.sock", "--labels", "labels"]
     options += ["--libvirt", "libvirt", "--listen", "127.0.0.1:0", "--certs", "certs"]
-    service = subprocess.Popen([command, "serve", *options], cwd=where, stderr=subprocess.PIPE, text=True)
-    assert service.stderr is not None
-    said = service.stderr.readline()
-    # The pipe of a service that says more must not become full.
-    address = said.split(" and ")[1].split(";")[0]
+    messages = where / "messages"
+    with messages.open("w") as file:
+        service = subprocess.Popen([command, "serve", *options], cwd=where, stderr=file)
+    soon("the service listens", lambda: "serving at" in messages.read_text())
+    address = messages.read_text().split(" and ")[1].split(";")[0]
     return service, f"https://{address}"
 
 
 def test_replies_are_as_openapi_describes_them_and_the_metrics_are_openmetrics(
-    command: str, tmp_path: Path, vm_named: Callable[[str], AbstractContextManager[int]]
+    command: str, tmp_path: Path, vm_named: Callable[[str], AbstractContextManager[int]], soon: Soon
 ) -> None:
     with vm_named("vm 1"):
-        service, url = listening(command, tmp_path)
+        service, url = listening(command, tmp_path, soon)
         try:
             files = {name: str(tmp_path / "tester" / name) for name in ("authority.pem", "client.pem", "client.key")}
             check = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--url", url]
@@ -51,17 +52,15 @@ def test_replies_are_as_openapi_describes_them_and_the_metrics_are_openmetrics(
             check += ["--max-examples", "30", "--no-color"]
             done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
+            generated = re.search(r"(\d+) generated", done.stdout)
+            assert generated and int(generated[1]) >= 200, done.stdout
 
             context = ssl.create_default_context(cafile=files["authority.pem"])
             context.load_cert_chain(files["client.pem"], files["client.key"])
             with urlopen(f"{url}/metrics", context=context) as reply:
                 families = list(text_string_to_metric_families(reply.read().decode()))
-            with urlopen(f"{url}/v1/vms", context=context) as reply:
-                names = {vm["name"] for vm in json.load(reply)["vms"]}
             phases = next(family for family in families if family.name == "tactus_vm_phase")
-            assert {sample.labels["name"] for sample in phases.samples} == names
-            assert "vm 1" in names
+            assert "vm 1" in {sample.labels["name"] for sample in phases.samples}
         finally:
             service.terminate()
-            _, said = service.communicate(timeout=20)
-            assert service.returncode == 0, said
+            assert service.wait(20) == 0, (tmp_path / "messages").read_text()

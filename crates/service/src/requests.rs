@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 /// Interval between two looks at the host and the core.
 const LOOK: Nanos = Nanos::ms(50);
 /// Maximum number of waiting changes that are written to the disk together.
-const TOGETHER_MOST: usize = 16;
+const TOGETHER_MOST: usize = 8;
 /// Number of requests that wait for the reconciler. Further requests are refused.
 const WAITING_MOST: usize = 1_024;
 

@@ -116,7 +116,8 @@ async fn not_allowed() -> Refused {
 }
 
 /// The host of the service
-#[utoipa::path(get, path = "/v1/host", responses((status = 200, body = Host)))]
+#[utoipa::path(get, path = "/v1/host", responses((status = 200, body = Host),
+    (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn host(State(shared): State<Shared>) -> Result<Json<Host>, Refused> {
     Ok(Json(shared.requests.ask(Ask::Host).await?))
 }
@@ -129,21 +130,25 @@ async fn caller(ConnectInfo(caller): ConnectInfo<Caller>) -> Json<api::Caller> {
 }
 
 /// All VMs, by name
-#[utoipa::path(get, path = "/v1/vms", responses((status = 200, body = Vms)))]
+#[utoipa::path(get, path = "/v1/vms", responses((status = 200, body = Vms),
+    (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn list(State(shared): State<Shared>) -> Result<Json<Vms>, Refused> {
     Ok(Json(Vms { vms: shared.requests.ask(Ask::List).await? }))
 }
 
 /// The VM with an id or a name, or the process `pid:NUMBER`
 #[utoipa::path(get, path = "/v1/vms/{vm}", params(("vm" = String, Path)),
-    responses((status = 200, body = Vm), (status = 404, body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Vm), (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, body = Problem, content_type = "application/problem+json"), (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn show(State(shared): State<Shared>, Path(vm): Path<String>) -> Result<Response, Refused> {
     let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
     Ok(tagged(vm))
 }
 
 /// The CPU time of all VMs that run
-#[utoipa::path(get, path = "/v1/usage", responses((status = 200, body = Usages)))]
+#[utoipa::path(get, path = "/v1/usage", responses((status = 200, body = Usages),
+    (status = 500, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn usages(State(shared): State<Shared>) -> Result<Json<Usages>, Refused> {
     let vms = shared.requests.ask(Ask::List).await?;
     read(move || usage::of_all(&vms)).await
@@ -151,8 +156,9 @@ async fn usages(State(shared): State<Shared>) -> Result<Json<Usages>, Refused> {
 
 /// The CPU time of each thread of a VM
 #[utoipa::path(get, path = "/v1/vms/{vm}/usage", params(("vm" = String, Path)),
-    responses((status = 200, body = ThreadUsages),
-        (status = 404, body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = ThreadUsages), (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, body = Problem, content_type = "application/problem+json"), (status = 500, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn usage_of_threads(State(shared): State<Shared>, Path(vm): Path<String>) -> Result<Json<ThreadUsages>, Refused> {
     let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
     read(move || usage::of_threads(&vm)).await
@@ -186,6 +192,7 @@ async fn read<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> R
         (status = 413, body = Problem, content_type = "application/problem+json"),
         (status = 415, body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 async fn set(
     State(shared): State<Shared>,
@@ -221,6 +228,7 @@ async fn set(
         (status = 409, body = Problem, content_type = "application/problem+json"),
         (status = 412, body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 async fn unset(
     State(shared): State<Shared>,
@@ -289,7 +297,8 @@ fn tagged(vm: Vm) -> Response {
 /// With `Last-Event-ID`, the events after this number come first. If the service no longer has all of them, the event
 /// `gap` comes before those that it has.
 #[utoipa::path(get, path = "/v1/events", params(("Last-Event-ID" = Option<u64>, Header)),
-    responses((status = 200, description = "a stream of events", content_type = "text/event-stream")))]
+    responses((status = 200, description = "a stream of events", content_type = "text/event-stream"),
+        (status = 400, body = Problem, content_type = "application/problem+json")))]
 async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Result<impl IntoResponse, Refused> {
     let after = headers.get("last-event-id").map(|value| value.to_str().ok().and_then(|text| text.parse().ok()));
     let wrong = || Problem::new(400, "Bad Request", "Last-Event-ID is not a number", "use the id of an event");
@@ -327,7 +336,8 @@ async fn stream(events: Arc<Events>, after: Option<u64>, reader: mpsc::Sender<Re
 
 /// Metrics in the text format of OpenMetrics
 #[utoipa::path(get, path = "/metrics",
-    responses((status = 200, description = "metrics", content_type = "application/openmetrics-text")))]
+    responses((status = 200, description = "metrics", content_type = "application/openmetrics-text"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn metrics(State(shared): State<Shared>) -> Result<impl IntoResponse, Refused> {
     let host = shared.requests.ask(Ask::Host).await?;
     let vms = shared.requests.ask(Ask::List).await?;

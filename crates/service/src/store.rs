@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "desired.json";
 /// Name of the file while it is written.
 const DRAFT: &str = "desired.json.new";
-/// Number of the latest changes with idempotency keys that are kept.
-const KEYS_MOST: usize = 256;
+/// Number of the latest changes with idempotency keys that are kept: of each client, and of all.
+const KEYS_MOST: (usize, usize) = (64, 1_024);
 /// Version of the file.
 const VERSION: u32 = 1;
 
@@ -52,12 +52,14 @@ pub(crate) struct Lifetime {
 
 /// A change that a client has made with an idempotency key (draft-ietf-httpapi-idempotency-key-header).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct MadeChange {
+pub(crate) struct KeyedChange {
     /// The client.
     pub(crate) by: String,
     pub(crate) key: String,
     /// Id of the VM.
     pub(crate) vm: String,
+    /// Id or name of the VM in the request.
+    pub(crate) name: String,
     pub(crate) desired: Desired,
 }
 
@@ -69,7 +71,7 @@ struct Content {
     vms: BTreeMap<String, Record>,
     /// The latest changes with a key, in their order.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    made: VecDeque<MadeChange>,
+    keyed: VecDeque<KeyedChange>,
 }
 
 /// The desired states, by id of the VM.
@@ -121,13 +123,13 @@ impl Store {
     }
 
     /// Returns the change that the client `by` has made with `key`.
-    pub(crate) fn made(&self, by: &str, key: &str) -> Option<&MadeChange> {
-        self.content.made.iter().rfind(|made| made.by == by && made.key == key)
+    pub(crate) fn keyed(&self, by: &str, key: &str) -> Option<&KeyedChange> {
+        self.content.keyed.iter().rfind(|keyed| keyed.by == by && keyed.key == key)
     }
 
-    /// Replaces the desired state of the VM `id`, with a new generation, or removes it, and adds the change `made`. Both are
+    /// Replaces the desired state of the VM `id`, with a new generation, or removes it, and adds the change `keyed`. Both are
     /// on disk after the next [`commit`](Store::commit).
-    pub(crate) fn put(&mut self, id: &str, record: Option<Record>, made: Option<MadeChange>) {
+    pub(crate) fn put(&mut self, id: &str, record: Option<Record>, keyed: Option<KeyedChange>) {
         let content = &mut self.content;
         self.stored.get_or_insert_with(|| content.clone());
         content.changes += 1;
@@ -137,9 +139,17 @@ impl Store {
             }
             None => drop(content.vms.remove(id)),
         }
-        content.made.extend(made);
-        let surplus = content.made.len().saturating_sub(KEYS_MOST);
-        content.made.drain(..surplus);
+        let Some(keyed) = keyed else { return };
+        // A client that makes many changes displaces only its own keys.
+        let is_own = |(_, it): &(usize, &KeyedChange)| it.by == keyed.by;
+        let own: Vec<usize> = content.keyed.iter().enumerate().filter(is_own).map(|(at, _)| at).collect();
+        if own.len() >= KEYS_MOST.0 {
+            content.keyed.remove(own[0]);
+        }
+        if content.keyed.len() >= KEYS_MOST.1 {
+            content.keyed.pop_front();
+        }
+        content.keyed.push_back(keyed);
     }
 
     /// Writes the changes since the last call to the disk.
@@ -209,19 +219,19 @@ mod tests {
         store.put("a", Some(record(0)), None);
         store.commit().unwrap();
         assert_eq!(store.get("a"), Some(&record(4)));
-        let made = |nth: usize| MadeChange {
-            by: "user 7".to_string(),
-            key: nth.to_string(),
-            vm: "a".to_string(),
-            desired: Desired::default(),
+        let keyed = |by: &str, nth: usize| {
+            let (key, vm, desired) = (nth.to_string(), "a".to_string(), Desired::default());
+            KeyedChange { by: by.to_string(), key, name: vm.clone(), vm, desired }
         };
-        (0..=KEYS_MOST).for_each(|nth| store.put("a", None, Some(made(nth))));
+        store.put("a", None, Some(keyed("user 8", 0)));
+        (0..=KEYS_MOST.0).for_each(|nth| store.put("a", None, Some(keyed("user 7", nth))));
         store.commit().unwrap();
         drop(store);
         let store = open();
-        assert_eq!(store.made("user 7", "0"), None, "the oldest key is forgotten");
-        assert_eq!(store.made("user 7", "1"), Some(&made(1)));
-        assert_eq!(store.made("user 8", "1"), None);
+        assert_eq!(store.keyed("user 7", "0"), None, "the oldest key of the client is forgotten");
+        assert_eq!(store.keyed("user 7", "1"), Some(&keyed("user 7", 1)));
+        assert_eq!(store.keyed("user 8", "0"), Some(&keyed("user 8", 0)), "a key of another client stays");
+        assert_eq!(store.keyed("user 8", "1"), None);
         let second = Store::open(&directory).unwrap_err();
         assert!(second.reason.contains("another service uses"), "{second}");
     }

@@ -43,6 +43,9 @@ pub(super) fn disk() -> Result<PathBuf, String> {
     if disk.is_file() {
         return Ok(disk);
     }
+    if !component::is_root() {
+        return Err("a disk with Debian needs files of root; run as root".to_string());
+    }
     println!("      making a disk with Debian {SUITE} in {}", disk.display());
     let folder = disk.with_extension(std::process::id().to_string());
     let made = make(&folder, &mirror).and_then(|image| Ok(fs::rename(image, &disk)?));
@@ -88,19 +91,14 @@ pub(super) fn prepare(programs: &[Program], words: &[String], folder: &Path) -> 
     fs::write(parts.join("job"), format!("exec {}\n", words.join(" ")))?;
     let archive = folder.join("job.tar");
     quietly(Command::new("tar").args(["--create", "--file"]).arg(&archive).arg("--directory").arg(&parts).arg("."))?;
-    let disk = folder.join("disk");
-    let debian = disk_of_all()?;
-    quietly(Command::new("cp").arg("--sparse=always").arg(debian).arg(&disk))?;
+    let debian = disk().map_err(anyhow::Error::msg)?;
+    quietly(Command::new("cp").arg("--sparse=always").arg(debian).arg(folder.join("disk")))?;
     // debugfs reports no failure by its exit code.
     let mut debugfs = Command::new("debugfs");
     let output = debugfs.args(["-w", "-R", "write job.tar job.tar"]).arg("disk").current_dir(folder).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     ensure!(said.contains("Allocated inode"), "{} failed: {said}", typed(&debugfs));
     Ok(fs::remove_file(archive)?)
-}
-
-fn disk_of_all() -> Result<PathBuf> {
-    disk().map_err(anyhow::Error::msg)
 }
 
 /// Runs a command, and shows its output only if it fails.

@@ -79,6 +79,9 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     if job.is_hypervisor && kernel.hypervisor.is_empty() {
         return Ok(Outcome::Skipped(format!("no modules of KVM are known for Linux {}", kernel.release)));
     }
+    if job.system == System::Debian && !kernel.has_virtio {
+        return Ok(Outcome::Skipped(format!("Linux {} is not known to have virtio ports", kernel.release)));
+    }
     if job.system == System::Debian
         && let Err(reason) = debian::disk()
     {

@@ -80,6 +80,12 @@ fn change(wanted: &[(&'static str, i64)], desired: &mut Desired) -> Result<(), F
         let weight = u32::try_from(weight).ok().filter(|_| is_weight);
         desired.weight = Some(weight.ok_or_else(wrong)?);
     }
+    if get("global_period").is_some() && get("global_quota").is_none() {
+        return Err(usage(
+            "global_period needs a global_quota".to_string(),
+            "use --set global_quota=50000 global_period=100000",
+        ));
+    }
     if get("global_quota").is_some_and(|quota| quota <= 0) {
         desired.cap_percent = None;
     } else if let Some(quota) = number("global_quota")? {
@@ -148,6 +154,7 @@ mod tests {
             (&["slice=2000"], "needs a slice and a period"),
             (&["slice=-2000", "period=1"], "is negative"),
             (&["cpu_shares=0"], "is no weight"),
+            (&["global_period=50000"], "needs a global_quota"),
             (&["global_quota=1234"], "no whole percentage"),
             (&["global_quota=1000", "global_period=0"], "no whole percentage"),
         ] {

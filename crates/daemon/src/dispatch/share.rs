@@ -2,7 +2,7 @@
 //!
 //! A share is no promise: the kernel divides the CPUs by weights, and withholds CPU time above a cap. In version 1 of
 //! control groups, the processes are moved into a group of Tactus below their present group. In version 2, the present
-//! group has the share. The table has the group before it is created or changed, so that a restoration moves the processes
+//! group or the unit of systemd around it has the share. The table has the group before it is created or changed, so that a restoration moves the processes
 //! back and removes the group, or gives the group its earlier values.
 
 use super::admit::eligible;

@@ -128,14 +128,20 @@ pub(super) fn open(group: ControlGroup, leader: &Thread) -> Result<(Hierarchy, S
         return Ok((hierarchy, format!("{}/{name}", present.trim_end_matches('/')), Share::Own(opened)));
     }
     let hierarchy = Hierarchy::two()?;
-    let path = hierarchy.share_path_of(pid)?;
-    let opened = hierarchy.open(&path)?;
-    match group {
-        ControlGroup::FoundShare { id, weight, cap } if opened.id()? == id => {
-            Ok((hierarchy, path, Share::Found(opened, weight, cap)))
+    let ControlGroup::FoundShare { id: wanted, weight, cap } = group else { return Err(moved(pid)) };
+    // A process that was started meanwhile does not change the group.
+    for path in hierarchy.share_paths_of(pid)? {
+        if let Ok(opened) = hierarchy.open(&path)
+            && opened.id()? == wanted
+        {
+            return Ok((hierarchy, path, Share::Found(opened, weight, cap)));
         }
-        _ => Err(no_share(pid, "another program has just moved it to another control group".to_string())),
     }
+    Err(moved(pid))
+}
+
+fn moved(pid: u32) -> Error {
+    no_share(pid, "another program has just moved it to another control group".to_string())
 }
 
 /// Restores the weight and the cap of a group of version 2, unless another program has changed them since.

@@ -8,11 +8,12 @@ use crate::complaint::complain;
 use crate::inventory::Found;
 use crate::permission::{Permission, percent};
 use crate::standing::RETRY;
-use crate::store::{Lifetime, MadeChange, Record};
+use crate::store::{KeyedChange, Lifetime, Record};
 use crate::terms;
-use api::{Alternatives, Desired, Happened, Problem, Source, Vm};
+use api::{Alternatives, Desired, Happened, Phase, Problem, Source, State, Vm};
 use daemon::Explanation;
 use daemon::dispatch::Refusal;
+use std::collections::BTreeSet;
 
 /// A requested change of a desired state.
 #[derive(Clone, Debug)]
@@ -29,20 +30,28 @@ pub(crate) struct ChangeRequest {
     pub(crate) key: Option<String>,
 }
 
-/// A change that has been made, and that may not be on disk yet.
+/// A request whose change, if it is one, is not on disk yet.
 #[derive(Debug)]
-struct Made {
+struct Pending {
     id: String,
     /// Whether the inventory has the VM only because of the request.
     is_new: bool,
     /// What clients desired before.
     before: Desired,
-    /// What was desired before: by clients, or else by what the VM carries.
-    wanted: Desired,
-    /// Whether the request repeats an earlier one, and has changed nothing.
-    is_repeated: bool,
-    /// The VM after the change, or the reason why nothing has changed.
-    outcome: Result<Vm, Problem>,
+    kind: Pended,
+    /// The reply, if the changes can be stored.
+    reply: Result<Vm, Problem>,
+}
+
+/// What a request has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pended {
+    /// It has changed a desired state.
+    Changed,
+    /// It was refused, and has changed nothing.
+    Refused,
+    /// It repeats an earlier request, and has changed nothing.
+    Repeated,
 }
 
 impl Reconciler {
@@ -52,70 +61,94 @@ impl Reconciler {
     /// # Errors
     /// The request is invalid, not permitted or out of date, the core refuses it, or the disk is full. It has changed nothing.
     pub(crate) fn set(&mut self, requests: &[ChangeRequest]) -> Vec<Result<Vm, Problem>> {
-        let made: Vec<Made> = requests.iter().map(|request| self.make(request)).collect();
-        let lost = self.store.commit().err().map(|error| not_stored(&error));
-        if lost.is_some() {
-            for made in made.iter().rev().filter(|made| made.outcome.is_ok() && !made.is_repeated) {
-                let _ = self.try_to_enforce(&made.id, &made.wanted);
-            }
+        let mut pending: Vec<Pending> = requests.iter().map(|request| self.pend(request)).collect();
+        if let Err(error) = self.store.commit() {
+            self.undo(requests, &mut pending, &not_stored(&error));
         }
-        let finish = |(request, made): (&ChangeRequest, Made)| self.finish(request, made, lost.as_ref());
-        let replies = requests.iter().zip(made).map(finish).collect();
+        let finish = |(request, pending): (&ChangeRequest, Pending)| self.finish(request, pending);
+        let replies = requests.iter().zip(pending).map(finish).collect();
         self.report_states();
         replies
     }
 
     /// Makes a change, and leaves it to the caller to bring it to the disk.
-    fn make(&mut self, request: &ChangeRequest) -> Made {
+    fn pend(&mut self, request: &ChangeRequest) -> Pending {
         let repeated = self.repeated(request);
         let found = self.find(&request.vm);
         let (id, is_new) = found.clone().unwrap_or_else(|_| (request.vm.clone(), false));
-        let before = self.store.get(&id).map(|record| record.desired.clone()).unwrap_or_default();
-        let wanted = self.wanted(&id).desired;
-        let is_repeated = repeated.is_some();
-        let outcome = repeated.unwrap_or_else(|| {
-            found.and_then(|_| self.change(&id, request)).and_then(|()| self.vm(&id).ok_or_else(|| missing(&id)))
-        });
-        Made { id, is_new, before, wanted, is_repeated, outcome }
+        let before = self.desired_by_clients(&id);
+        let former = self.vm(&id);
+        let (kind, reply) = match repeated {
+            Some(Ok(vm)) => (Pended::Repeated, Ok(vm)),
+            Some(Err(problem)) => (Pended::Refused, Err(problem)),
+            None => match found.and_then(|_| self.change(&id, request)) {
+                Ok(()) => (Pended::Changed, self.vm(&id).or_else(|| former.map(gone)).ok_or_else(|| missing(&id))),
+                Err(problem) => (Pended::Refused, Err(problem)),
+            },
+        };
+        Pending { id, is_new, before, kind, reply }
     }
 
-    /// Reports a change, and returns the reply. `lost` is the reason why the change is not on disk.
-    fn finish(&mut self, request: &ChangeRequest, made: Made, lost: Option<&Problem>) -> Result<Vm, Problem> {
-        let Made { id, is_new, before, is_repeated, outcome, .. } = made;
-        let outcome = outcome.and_then(|vm| lost.map_or(Ok(vm), |problem| Err(problem.clone())));
-        if !is_repeated {
-            let refused = outcome.as_ref().err().map(|problem| problem.detail.as_str());
+    fn desired_by_clients(&self, id: &str) -> Desired {
+        self.store.get(id).map(|record| record.desired.clone()).unwrap_or_default()
+    }
+
+    /// Undoes all changes after a failure to store them, which `problem` explains. The store has the content of before.
+    fn undo(&mut self, requests: &[ChangeRequest], pending: &mut [Pending], problem: &Problem) {
+        let changed: BTreeSet<String> =
+            pending.iter().filter(|it| it.kind == Pended::Changed).map(|it| it.id.clone()).collect();
+        for id in &changed {
+            // The state of before may be one that is refused, so it does not replace this one.
+            let _ = self.try_to_enforce(id, &Desired::default());
+            self.enforce(id);
+        }
+        // The replies to the requests behind the first change may depend on it.
+        let first = pending.iter().position(|it| it.kind == Pended::Changed).unwrap_or(pending.len());
+        for (request, it) in requests.iter().zip(pending).skip(first) {
+            let is_stored =
+                || request.key.as_deref().and_then(|key| self.store.keyed(&request.by.to_string(), key)).is_some();
+            if it.kind == Pended::Repeated && is_stored() {
+                it.reply = self.show(&it.id);
+                continue;
+            }
+            it.before = self.desired_by_clients(&it.id);
+            (it.kind, it.reply) = (Pended::Refused, Err(problem.clone()));
+        }
+    }
+
+    /// Reports what a request has done, and returns the reply.
+    fn finish(&mut self, request: &ChangeRequest, pending: Pending) -> Result<Vm, Problem> {
+        let Pending { id, is_new, before, kind, reply } = pending;
+        if kind != Pended::Repeated {
+            let refused = reply.as_ref().err().map(|problem| problem.detail.as_str());
             let (by, why) = (&request.by, request.why.as_deref());
             let entry = Entry { by, vm: &id, why, from: &before, to: &request.desired };
             if let Err(error) = self.audit.add(entry, refused) {
                 complain(&format!("cannot write the audit log: {error}"));
             }
-            if outcome.is_ok() {
-                let (by, desired) = (by.to_string(), request.desired.clone());
-                self.events.push(Some(&id), Happened::Changed { by, desired });
-            }
         }
-        if self.store.get(&id).is_none() && (is_new || outcome.is_ok()) {
+        if kind == Pended::Changed {
+            let (by, desired) = (request.by.to_string(), request.desired.clone());
+            self.events.push(Some(&id), Happened::Changed { by, desired });
+        }
+        if self.store.get(&id).is_none() && (is_new || reply.is_ok()) {
             self.inventory.forget(&id);
             if !self.inventory.vms.contains_key(&id) {
                 self.standings.remove(&id);
             }
         }
-        outcome
+        reply
     }
 
-    /// Returns the reply to a request with the key of a change that the client has made; `None`: the request is new.
+    /// Returns the reply to a request with a key that the client has used; `None`: the request is new.
     fn repeated(&mut self, request: &ChangeRequest) -> Option<Result<Vm, Problem>> {
-        let made = self.store.made(&request.by.to_string(), request.key.as_deref()?)?.clone();
-        let vm = match self.show(&request.vm) {
-            Ok(vm) => vm,
-            Err(problem) => return Some(Err(problem)),
-        };
-        if vm.id == made.vm && request.desired == made.desired {
-            return Some(Ok(vm));
+        let keyed = self.store.keyed(&request.by.to_string(), request.key.as_deref()?)?.clone();
+        let names = [Some(keyed.vm.as_str()), Some(keyed.name.as_str()), self.name(&keyed.vm)];
+        if !names.contains(&Some(request.vm.as_str())) || request.desired != keyed.desired {
+            let detail = format!("the idempotency key belongs to another change, of {}", keyed.vm);
+            return Some(Err(Problem::new(422, "Unprocessable Content", detail, "use a new key for each change")));
         }
-        let detail = format!("the idempotency key belongs to another change, of {}", made.vm);
-        Some(Err(Problem::new(422, "Unprocessable Content", detail, "use a new key for each change")))
+        Some(self.show(&keyed.vm))
     }
 
     /// Returns the VM as it would be after [`set`](Reconciler::set), without changing it. A weight and a cap are checked for
@@ -173,11 +206,12 @@ impl Reconciler {
         self.try_to_enforce(id, &desired)?;
         let record = Record { name, generation, user, desired, process };
         let record = Some(record).filter(|record| !record.desired.is_empty());
-        let made = request.key.clone().map(|key| {
-            let (by, desired) = (request.by.to_string(), request.desired.clone());
-            MadeChange { by, key, vm: id.to_string(), desired }
+        let keyed = request.key.clone().map(|key| {
+            let (by, vm, name, desired) =
+                (request.by.to_string(), id.to_string(), request.vm.clone(), request.desired.clone());
+            KeyedChange { by, key, vm, name, desired }
         });
-        self.store.put(id, record, made);
+        self.store.put(id, record, keyed);
         if self.store.get(id).is_none() {
             // What the VM carries may have no room: nothing is desired by a client all the same.
             self.enforce(id);
@@ -222,6 +256,12 @@ impl Reconciler {
     }
 }
 
+/// Returns a VM that does not run after the end of its desired state. The service no longer knows it.
+fn gone(vm: Vm) -> Vm {
+    let state = State { phase: Phase::None, mechanism: None, reason: None, remedy: None };
+    Vm { generation: 0, desired: Desired::default(), source: None, state, ..vm }
+}
+
 /// Returns the refusal of a change that cannot be stored.
 fn not_stored(error: &std::io::Error) -> Problem {
     let detail = format!("the desired state cannot be stored: {error}");
@@ -240,4 +280,65 @@ fn problem(refusal: &Refusal) -> Problem {
         _ => None,
     };
     Problem { alternatives, ..Problem::new(409, "Conflict", reason, remedy) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Audit;
+    use crate::carried::Carried;
+    use crate::core_link::CoreLink;
+    use crate::events::Events;
+    use crate::store::Store;
+    use std::sync::Arc;
+
+    #[test]
+    fn if_changes_cannot_be_stored_all_of_them_are_undone_and_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let (store, audit) = (Store::open(&at("state")).unwrap(), Audit::open(&at("state")).unwrap());
+        let link = CoreLink::new(Some(&at("core.sock")), |_| None);
+        let carried = Carried::new(&at("labels"), &at("libvirt"));
+        let events = Arc::new(Events::new());
+        let mut reconciler = Reconciler::new(link, carried, store, audit, events, "boot".to_string(), 0);
+        let request = |weight, generation, key: Option<&str>| ChangeRequest {
+            vm: format!("pid:{}", std::process::id()),
+            generation,
+            desired: Desired { weight: Some(weight), ..Desired::default() },
+            by: Caller::Local(sys::privileges::user()),
+            why: None,
+            key: key.map(str::to_string),
+        };
+        let mut set = |requests: &[ChangeRequest]| -> Vec<Result<(Option<u32>, u64), u16>> {
+            let replies = reconciler.set(requests).into_iter();
+            replies.map(|it| it.map(|vm| (vm.desired.weight, vm.generation)).map_err(|it| it.status)).collect()
+        };
+        assert_eq!(set(&[request(50, None, Some("a"))]), [Ok((Some(50), 1))]);
+        // A directory in the place of the draft.
+        let draft = at("state").join("desired.json.new");
+        std::fs::create_dir(&draft).unwrap();
+        let several = [request(60, None, Some("b")), request(70, Some(1), None), request(50, None, Some("a"))];
+        assert_eq!(set(&several), [Err(507), Err(507), Ok((Some(50), 1))]);
+        std::fs::remove_dir(&draft).unwrap();
+        // The key was not used, and the generation is that of before.
+        assert_eq!(set(&[request(60, Some(1), Some("b"))]), [Ok((Some(60), 2))]);
+        assert_eq!(set(&[request(50, None, Some("b"))]), [Err(422)]);
+        let audit = std::fs::read_to_string(at("state").join("audit.jsonl")).unwrap();
+        let weights = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            (line["from"]["weight"].as_u64(), line["to"]["weight"].as_u64(), line["refused"].is_string())
+        };
+        let lines: Vec<_> = audit.lines().map(weights).collect();
+        let of = |from, to, is_refused| (from, Some(to), is_refused);
+        assert_eq!(
+            lines,
+            [
+                of(None, 50, false),
+                of(Some(50), 60, true),
+                of(Some(50), 70, true),
+                of(Some(50), 60, false),
+                of(Some(60), 50, true)
+            ]
+        );
+    }
 }

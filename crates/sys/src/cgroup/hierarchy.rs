@@ -147,8 +147,19 @@ impl Hierarchy {
             all.sort_unstable();
             Ok(all)
         };
-        let unit = unit.to_string();
-        Ok(if sorted(&unit)? == sorted(&domain)? { unit } else { domain })
+        // A unit outside the mount cannot have the share.
+        let is_alone = sorted(unit).is_ok_and(|of_unit| sorted(&domain).is_ok_and(|of_domain| of_unit == of_domain));
+        Ok(if is_alone { unit.to_string() } else { domain })
+    }
+
+    /// Returns the paths that [`share_path_of`](Hierarchy::share_path_of) may return, now or a moment ago.
+    ///
+    /// # Errors
+    /// The thread has ended, or its group lies outside the mount.
+    pub fn share_paths_of(&self, tid: u32) -> Result<Vec<String>> {
+        let domain = self.domain_path_of(tid)?;
+        let unit = unit_around(&domain).filter(|unit| *unit != domain).map(str::to_string);
+        Ok(unit.into_iter().chain([domain]).collect())
     }
 
     /// Returns whether this hierarchy has no other controller than the requested one. In a hierarchy with several

@@ -180,7 +180,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         suite_rounds: Some(1),
         is_random: false,
-        limit: |_| Duration::from_secs(600),
+        limit: |_| Duration::from_secs(1_200),
         words: |_| ["./operator", "--page", "operate.md"].map(String::from).to_vec(),
         judge: |_, _| Ok(()),
     },

@@ -17,7 +17,7 @@ pub struct Desired {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "whole_number::optional")]
     pub weight: Option<u32>,
     /// Maximum CPU time. Unit: percent of a CPU. Absent: no maximum.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 102_400)]
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "whole_number::optional")]
     pub cap_percent: Option<u32>,
     /// Whether nothing of this is in force until the VM is resumed.

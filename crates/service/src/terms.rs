@@ -8,6 +8,8 @@ use sched::{CpuSet, Nanos, Reservation};
 
 /// Greatest weight of a control group.
 const WEIGHT_MOST: u32 = 10_000;
+/// Maximum cap: 1,024 CPUs. Unit: percent of a CPU.
+const CAP_MOST: u32 = 102_400;
 
 /// Checks the values of a desired state that no core needs to see.
 ///
@@ -39,8 +41,9 @@ pub(crate) fn check(desired: &api::Desired) -> Result<(), Problem> {
     if desired.weight.is_some_and(|weight| weight == 0 || weight > WEIGHT_MOST) {
         return wrong("the weight is out of range", &format!("use 1 to {WEIGHT_MOST}; an ordinary group has 100"));
     }
-    if desired.cap_percent == Some(0) {
-        return wrong("the cap is zero", "use at least 1 percent of a CPU; pausing does not stop a VM");
+    if desired.cap_percent.is_some_and(|cap| cap == 0 || cap > CAP_MOST) {
+        let right = format!("use 1 to {CAP_MOST} percent of a CPU; pausing does not stop a VM");
+        return wrong("the cap is out of range", &right);
     }
     Ok(())
 }
@@ -133,6 +136,7 @@ mod tests {
             (check(&Desired { weight: Some(0), ..Desired::default() }), "the weight"),
             (check(&Desired { weight: Some(10_001), ..Desired::default() }), "the weight"),
             (check(&Desired { cap_percent: Some(0), ..Desired::default() }), "the cap"),
+            (check(&Desired { cap_percent: Some(102_401), ..Desired::default() }), "the cap"),
         ] {
             let problem = wrong.unwrap_err();
             assert!(problem.detail.contains(words) && problem.remedy.is_some(), "{problem:?}");

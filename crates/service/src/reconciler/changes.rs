@@ -38,14 +38,14 @@ struct Pending {
     is_new: bool,
     /// What clients desired before.
     before: Desired,
-    kind: Pended,
+    effect: Effect,
     /// The reply, if the changes can be stored.
     reply: Result<Vm, Problem>,
 }
 
-/// What a request has done.
+/// Effect of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Pended {
+enum Effect {
     /// It has changed a desired state.
     Changed,
     /// It was refused, and has changed nothing.
@@ -61,7 +61,7 @@ impl Reconciler {
     /// # Errors
     /// The request is invalid, not permitted or out of date, the core refuses it, or the disk is full. It has changed nothing.
     pub(crate) fn set(&mut self, requests: &[ChangeRequest]) -> Vec<Result<Vm, Problem>> {
-        let mut pending: Vec<Pending> = requests.iter().map(|request| self.pend(request)).collect();
+        let mut pending: Vec<Pending> = requests.iter().map(|request| self.make(request)).collect();
         if let Err(error) = self.store.commit() {
             self.undo(requests, &mut pending, &not_stored(&error));
         }
@@ -72,21 +72,21 @@ impl Reconciler {
     }
 
     /// Makes a change, and leaves it to the caller to bring it to the disk.
-    fn pend(&mut self, request: &ChangeRequest) -> Pending {
+    fn make(&mut self, request: &ChangeRequest) -> Pending {
         let repeated = self.repeated(request);
         let found = self.find(&request.vm);
         let (id, is_new) = found.clone().unwrap_or_else(|_| (request.vm.clone(), false));
         let before = self.desired_by_clients(&id);
         let former = self.vm(&id);
-        let (kind, reply) = match repeated {
-            Some(Ok(vm)) => (Pended::Repeated, Ok(vm)),
-            Some(Err(problem)) => (Pended::Refused, Err(problem)),
+        let (effect, reply) = match repeated {
+            Some(Ok(vm)) => (Effect::Repeated, Ok(vm)),
+            Some(Err(problem)) => (Effect::Refused, Err(problem)),
             None => match found.and_then(|_| self.change(&id, request)) {
-                Ok(()) => (Pended::Changed, self.vm(&id).or_else(|| former.map(gone)).ok_or_else(|| missing(&id))),
-                Err(problem) => (Pended::Refused, Err(problem)),
+                Ok(()) => (Effect::Changed, self.vm(&id).or_else(|| former.map(gone)).ok_or_else(|| missing(&id))),
+                Err(problem) => (Effect::Refused, Err(problem)),
             },
         };
-        Pending { id, is_new, before, kind, reply }
+        Pending { id, is_new, before, effect, reply }
     }
 
     fn desired_by_clients(&self, id: &str) -> Desired {
@@ -96,30 +96,30 @@ impl Reconciler {
     /// Undoes all changes after a failure to store them, which `problem` explains. The store has the content of before.
     fn undo(&mut self, requests: &[ChangeRequest], pending: &mut [Pending], problem: &Problem) {
         let changed: BTreeSet<String> =
-            pending.iter().filter(|it| it.kind == Pended::Changed).map(|it| it.id.clone()).collect();
+            pending.iter().filter(|it| it.effect == Effect::Changed).map(|it| it.id.clone()).collect();
         for id in &changed {
             // The state of before may be one that is refused, so it does not replace this one.
             let _ = self.try_to_enforce(id, &Desired::default());
             self.enforce(id);
         }
         // The replies to the requests behind the first change may depend on it.
-        let first = pending.iter().position(|it| it.kind == Pended::Changed).unwrap_or(pending.len());
+        let first = pending.iter().position(|it| it.effect == Effect::Changed).unwrap_or(pending.len());
         for (request, it) in requests.iter().zip(pending).skip(first) {
             let is_stored =
                 || request.key.as_deref().and_then(|key| self.store.keyed(&request.by.to_string(), key)).is_some();
-            if it.kind == Pended::Repeated && is_stored() {
+            if it.effect == Effect::Repeated && is_stored() {
                 it.reply = self.show(&it.id);
                 continue;
             }
             it.before = self.desired_by_clients(&it.id);
-            (it.kind, it.reply) = (Pended::Refused, Err(problem.clone()));
+            (it.effect, it.reply) = (Effect::Refused, Err(problem.clone()));
         }
     }
 
     /// Reports what a request has done, and returns the reply.
     fn finish(&mut self, request: &ChangeRequest, pending: Pending) -> Result<Vm, Problem> {
-        let Pending { id, is_new, before, kind, reply } = pending;
-        if kind != Pended::Repeated {
+        let Pending { id, is_new, before, effect, reply } = pending;
+        if effect != Effect::Repeated {
             let refused = reply.as_ref().err().map(|problem| problem.detail.as_str());
             let (by, why) = (&request.by, request.why.as_deref());
             let entry = Entry { by, vm: &id, why, from: &before, to: &request.desired };
@@ -127,7 +127,7 @@ impl Reconciler {
                 complain(&format!("cannot write the audit log: {error}"));
             }
         }
-        if kind == Pended::Changed {
+        if effect == Effect::Changed {
             let (by, desired) = (request.by.to_string(), request.desired.clone());
             self.events.push(Some(&id), Happened::Changed { by, desired });
         }

@@ -4,6 +4,11 @@ use crate::whole_number;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// Maximum weight.
+pub const WEIGHT_MOST: u32 = 10_000;
+/// Maximum cap: 1,024 CPUs. Unit: percent of a CPU.
+pub const CAP_MOST: u32 = 102_400;
+
 /// The desired state of a VM. The service keeps it until a client changes it, beyond the end of the VM, of the service and
 /// of the host. The desired state of a process that is no VM ends with the process.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, ToSchema)]

@@ -14,7 +14,7 @@ mod vm;
 mod whole_number;
 
 pub use client::{Client, Error, PORT};
-pub use desired::{Desired, Limit, Mechanism, Promise};
+pub use desired::{CAP_MOST, Desired, Limit, Mechanism, Promise, WEIGHT_MOST};
 pub use event::{Event, Happened};
 pub use host::{Caller, Host};
 pub use problem::{Alternatives, Problem};

@@ -288,12 +288,12 @@ pub(crate) struct Run {
     pub(crate) mechanism: Raising,
 
     /// In place of a promise: weight relative to other control groups; an ordinary group has 100
-    #[arg(long, value_name = "N", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=10_000),
+    #[arg(long, value_name = "N", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=i64::from(api::WEIGHT_MOST)),
         conflicts_with_all = PROMISE)]
     pub(crate) weight: Option<u32>,
     /// In place of a promise: at most this part of a CPU in every 10 ms (below 10: in every 100 ms); 150 is one and a
     /// half CPUs
-    #[arg(long, value_name = "PERCENT", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=102_400),
+    #[arg(long, value_name = "PERCENT", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=i64::from(api::CAP_MOST)),
         conflicts_with_all = PROMISE)]
     pub(crate) cap: Option<u32>,
 

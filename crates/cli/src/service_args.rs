@@ -5,8 +5,8 @@ use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Maximum quota of a user, 1,024 CPUs. Unit: percent of a CPU.
-pub(crate) const QUOTA_MAX: u32 = 102_400;
+/// Maximum quota of a user. Unit: percent of a CPU.
+pub(crate) const QUOTA_MAX: u32 = api::CAP_MOST;
 
 pub(crate) const SERVICE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a service that cannot be \
     reached; 2 invalid or refused input, nothing was changed; 130 interrupted.";
@@ -122,13 +122,13 @@ pub(crate) struct Set {
     pub(crate) no_promise: bool,
 
     /// Weight relative to other control groups; an ordinary group has 100
-    #[arg(long, value_name = "N", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=i64::from(api::WEIGHT_MOST)))]
     pub(crate) weight: Option<u32>,
     /// Leave the weight as it was
     #[arg(long, help_heading = "Share", conflicts_with = "weight")]
     pub(crate) no_weight: bool,
     /// Maximum CPU time; 150 is one and a half CPUs
-    #[arg(long, value_name = "PERCENT", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=102_400))]
+    #[arg(long, value_name = "PERCENT", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=i64::from(api::CAP_MOST)))]
     pub(crate) cap: Option<u32>,
     /// Set no maximum
     #[arg(long, help_heading = "Share", conflicts_with = "cap")]

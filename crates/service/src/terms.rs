@@ -1,15 +1,10 @@
 //! The terms of a core, and the request for a desired promise on these terms.
 
-use api::{Limit, Mechanism, Problem, Promise};
+use api::{CAP_MOST, Limit, Mechanism, Problem, Promise, WEIGHT_MOST};
 use daemon::dispatch::{KeptBy, Others, PERIOD_LEAST, PromiseRequest, RaiseBy, SLICE_LEAST};
 use daemon::kernel::CpuShare;
 use daemon::live::Setup;
 use sched::{CpuSet, Nanos, Reservation};
-
-/// Greatest weight of a control group.
-const WEIGHT_MOST: u32 = 10_000;
-/// Maximum cap: 1,024 CPUs. Unit: percent of a CPU.
-const CAP_MOST: u32 = 102_400;
 
 /// Checks the values of a desired state that no core needs to see.
 ///

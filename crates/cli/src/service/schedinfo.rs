@@ -8,7 +8,7 @@ use super::views::client;
 use crate::failure::{Failure, usage};
 use crate::output;
 use crate::service_args::SchedInfo;
-use api::{Desired, Limit, Mechanism, Promise, Vm};
+use api::{CAP_MOST, Desired, Limit, Mechanism, Promise, Vm, WEIGHT_MOST};
 use serde_json::json;
 use std::fmt::Write;
 
@@ -16,10 +16,6 @@ use std::fmt::Write;
 const NS: u64 = 1_000;
 /// The period of a quota in the display. Unit: microseconds.
 const QUOTA_PERIOD_US: u64 = 100_000;
-/// Range of a cap. Unit: percent.
-const CAP: std::ops::RangeInclusive<u64> = 1..=102_400;
-/// Range of a weight.
-const WEIGHT: std::ops::RangeInclusive<u64> = 1..=10_000;
 /// The parameters, in the order of the display.
 const PARAMETERS: [&str; 5] = ["cpu_shares", "global_period", "global_quota", "slice", "period"];
 
@@ -75,9 +71,8 @@ fn change(wanted: &[(&'static str, i64)], desired: &mut Desired) -> Result<(), F
         value.map_err(|_| usage(format!("`{name}` is negative"), "use 0 or a positive number"))
     };
     if let Some(weight) = number("cpu_shares")? {
-        let is_weight = WEIGHT.contains(&weight);
         let wrong = || usage(format!("cpu_shares={weight} is no weight"), "use 1 to 10000; an ordinary group has 100");
-        let weight = u32::try_from(weight).ok().filter(|_| is_weight);
+        let weight = u32::try_from(weight).ok().filter(|weight| (1..=WEIGHT_MOST).contains(weight));
         desired.weight = Some(weight.ok_or_else(wrong)?);
     }
     if get("global_period").is_some() && get("global_quota").is_none() {
@@ -113,7 +108,7 @@ fn change(wanted: &[(&'static str, i64)], desired: &mut Desired) -> Result<(), F
 fn cap(quota_us: u64, period_us: u64) -> Result<u32, Failure> {
     let hundredfold = quota_us.saturating_mul(100);
     let percent = hundredfold.checked_div(period_us).filter(|percent| percent * period_us == hundredfold);
-    let percent = percent.filter(|percent| CAP.contains(percent)).and_then(|percent| u32::try_from(percent).ok());
+    let percent = percent.and_then(|percent| u32::try_from(percent).ok()).filter(|cap| (1..=CAP_MOST).contains(cap));
     let reason = || format!("global_quota={quota_us} in global_period={period_us} is no whole percentage of a CPU");
     percent.ok_or_else(|| usage(reason(), "use 1 to 102400 %: global_quota=150000 is 150 % of a CPU"))
 }

@@ -4,6 +4,7 @@ use crate::cell::Cell;
 use crate::experiment::{Experiment, Extent, Point};
 use crate::judge::points_read;
 use crate::paper::Paper;
+use crate::parallel;
 use crate::problem::Problem;
 use crate::results::{Measured, Results, Row};
 
@@ -25,17 +26,14 @@ pub(crate) struct Block<'p> {
     pub(crate) seeds: u32,
 }
 
-impl<'p> Block<'p> {
-    /// Returns the runs of the block.
-    pub(crate) fn cells(&self, extent: Extent) -> impl Iterator<Item = Result<Cell<'p>, Problem>> {
-        let seeds = self.first_seed..self.first_seed + self.seeds;
-        seeds.map(move |seed| Cell::new(self.experiment, extent, &self.point, seed))
-    }
-}
-
-/// Returns all runs of `plan`, in order.
-pub(crate) fn cells<'p>(plan: &[Block<'p>], extent: Extent) -> Result<Vec<Cell<'p>>, Problem> {
-    plan.iter().flat_map(|block| block.cells(extent)).collect()
+/// Returns all runs of `plan`, in order. The scenarios are rendered and parsed on `threads` threads.
+pub(crate) fn cells<'p>(plan: &[Block<'p>], extent: Extent, threads: usize) -> Result<Vec<Cell<'p>>, Problem> {
+    let seeds = |block: &Block<'p>| block.first_seed..block.first_seed + block.seeds;
+    let runs: Vec<_> = plan.iter().flat_map(|block| seeds(block).map(move |seed| (block, seed))).collect();
+    parallel::in_order(runs.len(), threads, |nth| {
+        let (block, seed) = runs[nth];
+        Cell::new(block.experiment, extent, &block.point, seed)
+    })
 }
 
 /// Returns the results of the first `papers` papers, from the measurements of the runs of `plan`, in order.

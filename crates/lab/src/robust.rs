@@ -55,9 +55,9 @@ pub fn vary(
     let is_read = |experiment: &&Experiment| read.iter().any(|(name, _)| *name == experiment.name);
     let variations = variations(paper, &paper.experiments.iter().filter(is_read).collect::<Vec<_>>());
     let usual_plan = read.iter().map(|point| block(&paper.experiments, results, point).expect("it is of the paper"));
-    let texts = Texts::of(&plan::cells(&usual_plan.collect::<Vec<_>>(), Extent::Usual)?);
-    let plans: Vec<Result<Vec<Cell<'_>>, String>> =
-        variations.iter().map(|it| changed(it, results, &read, &texts).map_err(|why| why.brief())).collect();
+    let texts = Texts::of(&plan::cells(&usual_plan.collect::<Vec<_>>(), Extent::Usual, threads)?);
+    let plan = |it| changed(it, results, &read, &texts, threads).map_err(|why| why.brief());
+    let plans: Vec<Result<Vec<Cell<'_>>, String>> = variations.iter().map(plan).collect();
     let cells: Vec<Cell<'_>> = plans.iter().flatten().flatten().cloned().collect();
     let failures = Mutex::new(BTreeMap::new());
     suite::play_tolerating(&cells, store, Stage::Simulator(threads), watch, &|nth, why| {
@@ -131,9 +131,10 @@ fn changed<'v>(
     results: &Results,
     read: &BTreeSet<(String, usize)>,
     usual: &Texts,
+    threads: usize,
 ) -> Result<Vec<Cell<'v>>, Problem> {
     let plan: Vec<Block<'_>> = read.iter().filter_map(|point| block(&variation.experiments, results, point)).collect();
-    let mut cells = plan::cells(&plan, Extent::Usual)?;
+    let mut cells = plan::cells(&plan, Extent::Usual, threads)?;
     let is_read = |cell: &Cell<'_>| variation.name.as_ref().is_some_and(|name| cell.experiment.reads(name));
     cells.retain(|cell| !usual.have(cell) || is_read(cell));
     Ok(cells)

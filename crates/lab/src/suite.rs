@@ -156,7 +156,7 @@ impl<'p> Suite<'p> {
     /// # Errors
     /// A template cannot be rendered, or its text is not a valid scenario.
     pub fn cells(&self) -> Result<Vec<Cell<'p>>, Problem> {
-        plan::cells(&self.plan(), self.extent)
+        plan::cells(&self.plan(), self.extent, 1)
     }
 
     /// Returns the runs in the simulator that are not in `store`, the longest run first. When all of these runs are in
@@ -167,7 +167,7 @@ impl<'p> Suite<'p> {
     /// The errors of [`cells`](Suite::cells), or a check cannot be evaluated.
     pub fn open_cells(&self, store: &Store) -> Result<Vec<Cell<'p>>, Problem> {
         let open = |plan: &[Block<'p>]| -> Result<Vec<Cell<'p>>, Problem> {
-            let mut open = plan::cells(plan, self.extent)?;
+            let mut open = plan::cells(plan, self.extent, 1)?;
             open.retain(|cell| store.get(&cell.inputs()).is_none());
             open.sort_by_key(|cell| std::cmp::Reverse(cell.length));
             Ok(open)
@@ -177,13 +177,13 @@ impl<'p> Suite<'p> {
         if !first.is_empty() || !self.extends() {
             return Ok(first);
         }
-        self.extend(&mut plan, store)?;
+        self.extend(&mut plan, store, 1)?;
         open(&plan)
     }
 
     /// Adds the further seeds of points that depend on chance, by the results of `plan` in `store`.
-    fn extend(&self, plan: &mut [Block<'p>], store: &Store) -> Result<(), Problem> {
-        let results = self.stored(plan, store, |cell| cell.inputs())?;
+    fn extend(&self, plan: &mut [Block<'p>], store: &Store, threads: usize) -> Result<(), Problem> {
+        let results = self.stored(plan, store, threads, |cell| cell.inputs())?;
         plan::extend(plan, self.papers, &results, |id| self.asks(id))
     }
 
@@ -192,9 +192,10 @@ impl<'p> Suite<'p> {
         &self,
         plan: &[Block<'p>],
         store: &Store,
+        threads: usize,
         key: impl Fn(&Cell<'_>) -> String,
     ) -> Result<Vec<Results>, Problem> {
-        let cells = plan::cells(plan, self.extent)?;
+        let cells = plan::cells(plan, self.extent, threads)?;
         let mut measured = cells.iter().map(|cell| store.get(&key(cell)).cloned().expect("the run is stored"));
         Ok(plan::gather(plan, self.papers.len(), &mut measured))
     }
@@ -213,14 +214,14 @@ impl<'p> Suite<'p> {
         self.play_plan(&plan, store, stage, watch)?;
         let locked = || store.lock().expect("no thread panics while it holds the lock");
         if self.extends() && matches!(stage, Stage::Simulator(_)) {
-            self.extend(&mut plan, &locked())?;
+            self.extend(&mut plan, &locked(), stage.threads())?;
             self.play_plan(&plan, store, stage, watch)?;
         }
         let machine = match stage {
             Stage::Simulator(_) => None,
             Stage::Host(host) => Some(host.machine()),
         };
-        let results = self.stored(&plan, &locked(), |cell| stage.key(cell))?;
+        let results = self.stored(&plan, &locked(), stage.threads(), |cell| stage.key(cell))?;
         Ok(results.into_iter().map(|results| Results { machine: machine.clone(), ..results }).collect())
     }
 
@@ -232,7 +233,7 @@ impl<'p> Suite<'p> {
         stage: Stage<'_>,
         watch: &dyn Watch,
     ) -> Result<(), Problem> {
-        let cells = plan::cells(plan, self.extent)?;
+        let cells = plan::cells(plan, self.extent, stage.threads())?;
         if let Stage::Host(_) = stage {
             cells.iter().try_for_each(|cell| cell.mechanism().map(drop))?;
         }

@@ -1,10 +1,11 @@
 //! Measures the time, memory and disk of each claim.
 
-use super::table::{Cost, Row, Table};
+use super::table::{Cost, OTHERS, Row, Table};
 use crate::component;
 use crate::program::TACTUS;
 use crate::root::{root, typed};
 use anyhow::{Context, Result, bail, ensure};
+use procfs::CurrentSI;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -85,7 +86,9 @@ fn cost(tactus: &Path, claim: &str) -> Result<Cost> {
     let mut command = Command::new("time");
     command.args(["--format", "%e %U %S %M", "--output"]).arg(&measured).arg(tactus);
     command.args(["lab", "run", claim, "--results"]).arg(&results).current_dir(root()).env("LC_ALL", "C");
+    let before = cpu_times()?;
     let output = command.output().context("cannot run GNU time")?;
+    let after = cpu_times()?;
     // Exit code 1: a rival has a defect. The run is complete nevertheless.
     ensure!(
         matches!(output.status.code(), Some(0 | 1)),
@@ -94,9 +97,22 @@ fn cost(tactus: &Path, claim: &str) -> Result<Cost> {
         String::from_utf8_lossy(&output.stderr)
     );
     let text = fs::read_to_string(&measured)?;
-    let cost = parsed(&text, bytes_below(&results)?).with_context(|| format!("GNU time wrote `{text}`"))?;
+    let mut cost = parsed(&text, bytes_below(&results)?).with_context(|| format!("GNU time wrote `{text}`"))?;
+    let (busy_s, all_s) = (after.0 - before.0, after.1 - before.1);
+    cost.is_beside_others = busy_s - cost.cpu_s > OTHERS * all_s;
     remove(&results)?;
     Ok(cost)
+}
+
+/// Returns for how long the CPUs of this machine were busy since it started, and the time of all CPUs, in seconds.
+/// Steal time counts as busy.
+fn cpu_times() -> Result<(f64, f64)> {
+    let times = procfs::KernelStats::current().context("cannot read /proc/stat")?.total;
+    let idle = times.idle_duration() + times.iowait_duration().unwrap_or_default();
+    let busy = times.user_duration() + times.nice_duration() + times.system_duration();
+    let rest = [times.irq_duration(), times.softirq_duration(), times.steal_duration()];
+    let busy = rest.into_iter().flatten().fold(busy, |sum, time| sum + time);
+    Ok((busy.as_secs_f64(), (busy + idle).as_secs_f64()))
 }
 
 fn remove(folder: &Path) -> Result<()> {
@@ -113,7 +129,7 @@ fn parsed(text: &str, results: u64) -> Option<Cost> {
     let numbers = text.lines().last()?.split(' ').map(|word| word.parse().ok()).collect::<Option<Vec<f64>>>()?;
     let [wall_s, user_s, system_s, memory_kib] = numbers[..] else { return None };
     let disk_mib = results as f64 / f64::from(1 << 20);
-    Some(Cost { wall_s, cpu_s: user_s + system_s, memory_mib: memory_kib / 1024.0, disk_mib })
+    Some(Cost { wall_s, is_beside_others: false, cpu_s: user_s + system_s, memory_mib: memory_kib / 1024.0, disk_mib })
 }
 
 /// Returns the sum of the lengths of all files in a folder and its subfolders.
@@ -144,12 +160,12 @@ mod tests {
         Row { claim: claim.to_string(), experiments: vec!["x".to_string()], cost }
     }
 
-    const COST: Cost = Cost { wall_s: 1.0, cpu_s: 2.0, memory_mib: 3.0, disk_mib: 4.0 };
+    const COST: Cost = Cost { wall_s: 1.0, is_beside_others: false, cpu_s: 2.0, memory_mib: 3.0, disk_mib: 4.0 };
 
     #[test]
     fn the_output_of_gnu_time_is_a_cost() {
         let text = "Command exited with non-zero status 1\n12.34 20.00 1.50 2048\n";
-        let cost = Cost { wall_s: 12.34, cpu_s: 21.5, memory_mib: 2.0, disk_mib: 0.5 };
+        let cost = Cost { wall_s: 12.34, is_beside_others: false, cpu_s: 21.5, memory_mib: 2.0, disk_mib: 0.5 };
         assert_eq!(parsed(text, 1 << 19), Some(cost));
         assert_eq!(parsed("12.34 20.00 1.50\n", 0), None);
         assert_eq!(parsed("", 0), None);

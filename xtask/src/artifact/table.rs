@@ -6,6 +6,10 @@ use anyhow::{Context, Result, bail};
 const BEGIN: &str = "<!-- begin of the table that `cargo xtask artifact --measure` writes -->";
 /// Comment after the table.
 const END: &str = "<!-- end of the table -->";
+/// Mark of a wall time that was measured beside other processes.
+const BESIDE_OTHERS: &str = " †";
+/// Share of the CPU time of a quiet machine that other processes use at most.
+pub(super) const OTHERS: f64 = 0.05;
 /// A value that was not measured.
 const NONE: &str = "–";
 const HEADER: &str = "\
@@ -18,6 +22,8 @@ const HEADER: &str = "\
 pub(super) struct Cost {
     /// Time from the start of the process to its end, in seconds.
     pub(super) wall_s: f64,
+    /// Whether other processes used the CPUs for more than [`OTHERS`] of the wall time, which is then longer than alone.
+    pub(super) is_beside_others: bool,
     /// CPU time of the process in user and kernel mode, in seconds.
     pub(super) cpu_s: f64,
     /// Maximum resident memory of the process, in MiB.
@@ -91,6 +97,7 @@ impl Table {
         let costs: Vec<Cost> = self.rows.iter().map(|row| row.cost).collect::<Option<_>>()?;
         (!costs.is_empty()).then(|| Cost {
             wall_s: costs.iter().map(|cost| cost.wall_s).sum(),
+            is_beside_others: costs.iter().any(|cost| cost.is_beside_others),
             cpu_s: costs.iter().map(|cost| cost.cpu_s).sum(),
             memory_mib: costs.iter().map(|cost| cost.memory_mib).fold(0.0, f64::max),
             disk_mib: costs.iter().map(|cost| cost.disk_mib).sum(),
@@ -113,8 +120,9 @@ fn parts(page: &str) -> Result<(&str, &str, &str)> {
 
 fn cells(cost: Option<Cost>) -> String {
     match cost {
-        Some(Cost { wall_s, cpu_s, memory_mib, disk_mib }) => {
-            format!("{wall_s:.1} | {cpu_s:.1} | {memory_mib:.1} | {disk_mib:.2}")
+        Some(Cost { wall_s, is_beside_others, cpu_s, memory_mib, disk_mib }) => {
+            let mark = if is_beside_others { BESIDE_OTHERS } else { "" };
+            format!("{wall_s:.1}{mark} | {cpu_s:.1} | {memory_mib:.1} | {disk_mib:.2}")
         }
         None => [NONE; 4].join(" | "),
     }
@@ -126,7 +134,8 @@ fn row(line: &str) -> Option<Row> {
     let cost = match costs {
         [NONE, NONE, NONE, NONE] => None,
         [wall, cpu, memory, disk] => Some(Cost {
-            wall_s: wall.parse().ok()?,
+            wall_s: wall.trim_end_matches(BESIDE_OTHERS).parse().ok()?,
+            is_beside_others: wall.ends_with(BESIDE_OTHERS),
             cpu_s: cpu.parse().ok()?,
             memory_mib: memory.parse().ok()?,
             disk_mib: disk.parse().ok()?,
@@ -144,13 +153,14 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     fn table() -> Table {
-        let cost = Cost { wall_s: 12.3, cpu_s: 24.0, memory_mib: 85.5, disk_mib: 0.25 };
+        let cost = Cost { wall_s: 12.3, is_beside_others: false, cpu_s: 24.0, memory_mib: 85.5, disk_mib: 0.25 };
         let row = |claim: &str, cost| Row {
             claim: claim.to_string(),
             experiments: vec!["fig-1".to_string(), "fig-2".to_string()],
             cost,
         };
-        let rows = vec![row("A1", Some(cost)), row("B2", Some(Cost { memory_mib: 20.0, ..cost }))];
+        let rows =
+            vec![row("A1", Some(cost)), row("B2", Some(Cost { memory_mib: 20.0, is_beside_others: true, ..cost }))];
         Table { conditions: Some("in the profile release on 2 CPUs (a model)".to_string()), rows }
     }
 
@@ -162,6 +172,7 @@ mod tests {
         let written = table.in_page(&page).unwrap();
         assert!(written.starts_with("# Title\n<!--") && written.ends_with("-->\nend\n"), "{written}");
         assert!(written.contains("| A1 | fig-1, fig-2 | 12.3 | 24.0 | 85.5 | 0.25 |\n"), "{written}");
+        assert!(written.contains("| B2 | fig-1, fig-2 | 12.3 † | 24.0 | 20.0 | 0.25 |\n"), "{written}");
         assert_eq!(Table::of_page(&written).unwrap(), table);
         assert_eq!(table.in_page(&written).unwrap(), written);
         table.rows[1].cost = None;
@@ -174,7 +185,10 @@ mod tests {
     fn the_last_row_of_costs_sums_times_and_needs_every_claim() {
         let mut table = table();
         let text = table.to_text();
-        assert!(text.contains("| **all** | **2 claims, one after another** | 24.6 | 48.0 | 85.5 | 0.50 |\n"), "{text}");
+        assert!(
+            text.contains("| **all** | **2 claims, one after another** | 24.6 † | 48.0 | 85.5 | 0.50 |\n"),
+            "{text}"
+        );
         table.rows[0].cost = None;
         assert!(!table.to_text().contains("**all**"));
     }

@@ -1,6 +1,6 @@
 //! [`Client`]: requests to a service.
 
-use crate::{Caller, Desired, Event, Host, KEY, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
+use crate::{Caller, Desired, Event, Host, KEY, Observation, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::blocking::{self, ClientBuilder, RequestBuilder, Response};
 use reqwest::header::IF_MATCH;
@@ -155,6 +155,14 @@ impl Client {
     /// See [`Error`].
     pub fn usage_of_threads(&self, vm: &str) -> Result<ThreadUsages, Error> {
         self.read(self.http.get(self.of(vm, "/usage")))
+    }
+
+    /// Observes the VM with this id, name or pid for `length`, and returns what its threads did.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn observe(&self, vm: &str, length: Duration) -> Result<Observation, Error> {
+        self.read(self.http.get(self.of(vm, &format!("/observation?length_ms={}", length.as_millis()))))
     }
 
     /// Sets the desired state of a VM, if it still has `generation`; `None`: whatever it has. `why` is for the audit log.

@@ -1,6 +1,6 @@
 //! [`Vm`]: a virtual machine, or a process that is treated like one.
 
-use crate::Desired;
+use crate::{Desired, Histogram};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -150,7 +150,7 @@ impl Phase {
     }
 }
 
-/// Measurements of a promise since it was last put in force, summed over its CPUs.
+/// Measurements of a promise. Of a VM: since the promise was last put in force, summed over its CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Measured {
     /// Number of ended periods.
@@ -163,6 +163,43 @@ pub struct Measured {
     pub due_ns: u64,
     /// CPU time that was delivered in all periods. Unit: ns.
     pub delivered_ns: u64,
+    /// CPU time that was missing at the ends of the judged periods. Unit: ns.
+    #[serde(default)]
+    pub short_ns: u64,
+    /// Numbers of judged periods by the CPU time that was missing at their end.
+    #[serde(default)]
+    pub shortfalls: Histogram,
     /// Number of events that were lost, because the service did not read them in time.
     pub lost: u64,
+}
+
+impl Measured {
+    /// Counts a period, in which `delivered_ns` of `due_ns` were delivered. It is judged if the VM was runnable throughout.
+    pub fn count(&mut self, due_ns: u64, delivered_ns: u64, throughout: bool) {
+        self.periods += 1;
+        self.due_ns += due_ns;
+        self.delivered_ns += delivered_ns;
+        if throughout {
+            self.judged += 1;
+            self.missed += u64::from(delivered_ns < due_ns);
+            let short_ns = due_ns.saturating_sub(delivered_ns);
+            self.short_ns += short_ns;
+            self.shortfalls.record(short_ns);
+        }
+    }
+
+    /// Returns the measurements since `before`, an earlier state of them.
+    #[must_use]
+    pub fn since(&self, before: &Measured) -> Measured {
+        Measured {
+            periods: self.periods.saturating_sub(before.periods),
+            judged: self.judged.saturating_sub(before.judged),
+            missed: self.missed.saturating_sub(before.missed),
+            due_ns: self.due_ns.saturating_sub(before.due_ns),
+            delivered_ns: self.delivered_ns.saturating_sub(before.delivered_ns),
+            short_ns: self.short_ns.saturating_sub(before.short_ns),
+            shortfalls: self.shortfalls.since(&before.shortfalls),
+            lost: self.lost.saturating_sub(before.lost),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::certs_args::Certs;
 use crate::raising::Raising;
-use crate::service_args::{Events, List, Named, SERVICE_EXIT_CODES, SchedInfo, Serve, Set, Show, Top};
+use crate::service_args::{Events, List, Named, Observe, SERVICE_EXIT_CODES, SchedInfo, Serve, Set, Show, Top};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -72,6 +72,9 @@ pub(crate) enum Command {
     /// Show one VM of the service
     #[command(after_help = SERVICE_EXIT_CODES)]
     Show(Show),
+    /// Observe a VM of the service for some time: what its threads use and wait for, and what runs instead of them
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Observe(Observe),
     /// Promise CPU time to a VM of the service, or change its share of the CPUs
     #[command(after_help = SERVICE_EXIT_CODES)]
     Set(Set),

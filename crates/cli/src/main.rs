@@ -99,6 +99,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Serve(args)) => service::serve(&args)?,
         Some(Command::List(args)) => service::list(&args)?,
         Some(Command::Show(args)) => service::show(&args)?,
+        Some(Command::Observe(args)) => service::observe(&args)?,
         Some(Command::Set(args)) => service::set(&args)?,
         Some(Command::Unset(args)) => service::unset(&args)?,
         Some(Command::Pause(args)) => service::pause(&args)?,

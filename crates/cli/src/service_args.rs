@@ -80,6 +80,17 @@ pub(crate) struct Show {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Observe {
+    /// Name or id of the VM, or pid:NUMBER for a process
+    pub(crate) vm: String,
+    /// Length of the observation, 10ms to 30s
+    #[arg(long = "for", value_name = "DURATION", default_value = "2s")]
+    pub(crate) length: String,
+    #[command(flatten)]
+    pub(crate) at: AtService,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Named {
     /// Name or id of the VM, or pid:NUMBER for a process
     pub(crate) vm: String,

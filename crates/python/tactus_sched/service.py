@@ -162,6 +162,12 @@ class Service:
         vm: Vm = self._request("GET", f"vms/{quote(name, safe='')}")
         return vm
 
+    def observe(self, name: str, seconds: float = 1.0) -> dict[str, Any]:
+        """Observe the threads of a VM for 0.01 to 30 seconds: their waits, and the threads that ran instead."""
+        path = f"vms/{quote(name, safe='')}/observation?length_ms={round(seconds * 1000)}"
+        observation: dict[str, Any] = self._request("GET", path)
+        return observation
+
     def put(self, name: str, desired: Desired, *, generation: int | None = None, reason: str | None = None) -> Vm:
         """Replace what is desired for a VM, if it still has ``generation``, and return the VM.
 

@@ -12,10 +12,13 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
+import schemathesis
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+OBSERVATION = "/v1/vms/{vm}/observation"
 Soon = Callable[[str, Callable[[], bool]], None]
 
 
@@ -47,14 +50,21 @@ def test_replies_are_as_openapi_describes_them_and_the_metrics_are_openmetrics(
             check = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--url", url]
             check += ["--tls-verify", files["authority.pem"]]
             check += ["--request-cert", files["client.pem"], "--request-cert-key", files["client.key"]]
-            # A stream of events has no end. A right request may be out of date, or name no VM.
-            check += ["--exclude-path", "/v1/events", "--exclude-checks", "positive_data_acceptance"]
+            # A stream of events has no end, and an observation may take 30 s. A right request may be out of date, or name no VM.
+            check += ["--exclude-path", "/v1/events", "--exclude-path", OBSERVATION, "--exclude-checks", "positive_data_acceptance"]
             # Without --generation-deterministic, each run sends other requests.
             check += ["--max-examples", "30", "--generation-deterministic", "--no-color"]
             done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
             generated = re.search(r"(\d+) generated", done.stdout)
             assert generated and int(generated[1]) >= 200, done.stdout
+
+            tls: dict[str, Any] = {"verify": files["authority.pem"], "cert": (files["client.pem"], files["client.key"])}
+            observe = schemathesis.openapi.from_url(f"{url}/openapi.json", **tls)[OBSERVATION]["GET"]
+            for length in (10, 50, 9):
+                case = observe.Case(path_parameters={"vm": "vm%201"}, query={"length_ms": length})
+                reply = case.call_and_validate(**tls)
+                assert reply.status_code == (200 if length >= 10 else 400)
 
             context = ssl.create_default_context(cafile=files["authority.pem"])
             context.load_cert_chain(files["client.pem"], files["client.key"])

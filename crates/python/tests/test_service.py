@@ -63,6 +63,15 @@ def test_refusals_have_a_status_a_reason_and_a_remedy(service: Service, vm: int)
     assert service.vm(name)["generation"] == 0, "nothing has changed"
 
 
+def test_an_observation_has_the_threads_of_the_vm(service: Service, vm: int, soon: Soon) -> None:
+    soon("the VM is found", lambda: any(it["name"] == "vm 1" for it in service.vms()))
+    observation = service.observe("vm 1", 0.05)
+    assert observation["length_ns"] >= 50_000_000
+    assert [thread["tid"] for thread in observation["threads"]] == [vm]
+    with pytest.raises(ServiceError, match="10 to 30000"):
+        service.observe("vm 1", 31)
+
+
 def test_two_clients_that_change_a_vm_lose_no_change(service: Service, vm: int) -> None:
     name = f"pid:{vm}"
     service.set(name, weight=1)

@@ -23,6 +23,7 @@ mod events;
 mod inventory;
 pub mod manager;
 mod metrics;
+mod observation;
 mod permission;
 mod recognition;
 mod reconciler;
@@ -142,7 +143,7 @@ impl Service {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| failed("start the service", &error))?;
         let (requests, receiver) = requests::channel();
-        let router = routes::router(Shared { requests: requests.clone(), events });
+        let router = routes::router(Shared::new(requests.clone(), events));
         let (alive, ended) = oneshot::channel::<()>();
         let reconciling = std::thread::Builder::new().name("reconciler".to_string());
         let reconciling = reconciling.spawn(move || {

@@ -1,14 +1,18 @@
 //! The metrics of the service, in the text format of OpenMetrics.
 
-use api::{Host, Phase, Vm};
+use api::{BOUNDS_NS, Host, Measured, Phase, Vm};
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::encoding::{
+    EncodeLabelSet, EncodeLabelValue, EncodeMetric, LabelValueEncoder, MetricEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
+use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 /// The VM of a measurement.
@@ -39,6 +43,27 @@ impl EncodeLabelValue for Word {
 /// A number of seconds that only increases.
 type Seconds = Counter<f64, AtomicU64>;
 
+/// The CPU time that was missing at the ends of judged periods, as a histogram.
+#[derive(Debug, Default)]
+struct Shortfalls(Mutex<Measured>);
+
+impl TypedMetric for Shortfalls {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+impl EncodeMetric for Shortfalls {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let measured = self.0.lock().expect("no thread panics while it holds the lock");
+        let bounds = BOUNDS_NS.into_iter().map(seconds).chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(measured.shortfalls.0).collect();
+        encoder.encode_histogram::<NoLabelSet>(seconds(measured.short_ns), measured.judged, &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
 /// Returns the metrics of `host` and its VMs as text.
 pub(crate) fn text(host: &Host, vms: &[Vm]) -> String {
     let mut registry = Registry::with_prefix("tactus");
@@ -53,6 +78,7 @@ pub(crate) fn text(host: &Host, vms: &[Vm]) -> String {
         (Family::<OfVm, Gauge<f64, AtomicU64>>::default(), Family::<OfVm, Gauge<f64, AtomicU64>>::default());
     let (due, delivered) = (Family::<OfVm, Seconds>::default(), Family::<OfVm, Seconds>::default());
     let (judged, missed) = (Family::<OfVm, Counter>::default(), Family::<OfVm, Counter>::default());
+    let shortfalls = Family::<OfVm, Shortfalls>::default();
     let phases = Family::<InPhase, Gauge>::default();
     for vm in vms {
         let of = OfVm { id: vm.id.clone(), name: vm.name.clone() };
@@ -65,6 +91,7 @@ pub(crate) fn text(host: &Host, vms: &[Vm]) -> String {
         delivered.get_or_create(&of).inc_by(seconds(vm.measured.delivered_ns));
         judged.get_or_create(&of).inc_by(vm.measured.judged);
         missed.get_or_create(&of).inc_by(vm.measured.missed);
+        *shortfalls.get_or_create(&of).0.lock().expect("no thread panics while it holds the lock") = vm.measured;
     }
     registry.register("vm_phase", "Whether the desired state of the VM is in force", phases);
     registry.register_with_unit("vm_slice", "Desired CPU time in every period", Unit::Seconds, slice);
@@ -78,6 +105,8 @@ pub(crate) fn text(host: &Host, vms: &[Vm]) -> String {
     );
     registry.register("vm_periods_judged", "Periods in which the VM was runnable throughout", judged);
     registry.register("vm_periods_missed", "Judged periods in which the VM received less than was due", missed);
+    let help = "CPU time that was missing at the end of each judged period";
+    registry.register_with_unit("vm_shortfall", help, Unit::Seconds, shortfalls);
     let mut text = String::new();
     encode(&mut text, &registry).expect("a string has room");
     text

@@ -3,10 +3,13 @@
 use crate::caller::Caller;
 use crate::events::{After, Events, now_ms};
 use crate::metrics;
+use crate::observation;
 use crate::reconciler::ChangeRequest;
 use crate::requests::{Ask, Requests};
 use crate::usage;
-use api::{Desired, Event, Happened, Host, KEY, PROBLEM, Problem, ThreadUsages, Usages, Vm, Vms, WHY};
+use api::{
+    Desired, Event, Happened, Host, KEY, LENGTH_MS, Observation, PROBLEM, Problem, ThreadUsages, Usages, Vm, Vms, WHY,
+};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Path, Query, Request, State};
@@ -15,11 +18,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode;
+use sched::Nanos;
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::OpenApi;
@@ -39,11 +43,22 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 /// Number of events that wait for a slow reader before the service stops reading for it.
 const WAITING_MOST: usize = 64;
 
+/// Number of observations at a time: each has a thread, and a buffer for each CPU.
+const OBSERVATIONS_MOST: usize = 4;
+
 /// What every request needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
-    pub(crate) requests: Requests,
-    pub(crate) events: Arc<Events>,
+    requests: Requests,
+    events: Arc<Events>,
+    /// Limits the number of observations at a time.
+    observing: Arc<Semaphore>,
+}
+
+impl Shared {
+    pub(crate) fn new(requests: Requests, events: Arc<Events>) -> Shared {
+        Shared { requests, events, observing: Arc::new(Semaphore::new(OBSERVATIONS_MOST)) }
+    }
 }
 
 #[derive(OpenApi)]
@@ -62,6 +77,7 @@ pub(crate) fn router(shared: Shared) -> axum::Router {
         .routes(routes!(show))
         .routes(routes!(usages))
         .routes(routes!(usage_of_threads))
+        .routes(routes!(observation))
         .routes(routes!(set, unset))
         .routes(routes!(events))
         .routes(routes!(metrics))
@@ -162,6 +178,64 @@ async fn usages(State(shared): State<Shared>) -> Result<Json<Usages>, Refused> {
 async fn usage_of_threads(State(shared): State<Shared>, Path(vm): Path<String>) -> Result<Json<ThreadUsages>, Refused> {
     let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
     read(move || usage::of_threads(&vm)).await
+}
+
+/// How a VM is observed.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Observe {
+    /// Length of the observation. Unit: ms.
+    #[serde(default = "second")]
+    length_ms: u64,
+}
+
+fn second() -> u64 {
+    1_000
+}
+
+/// What the threads of a VM do for some time, and what runs instead of them
+///
+/// The reply comes after this time. The context switches of the host are recorded meanwhile, which needs CAP_PERFMON.
+#[utoipa::path(get, path = "/v1/vms/{vm}/observation",
+    params(("vm" = String, Path), ("length_ms" = Option<u64>, Query, minimum = 10, maximum = 30_000)),
+    responses((status = 200, body = Observation), (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, body = Problem, content_type = "application/problem+json"), (status = 500, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn observation(
+    State(shared): State<Shared>,
+    Path(vm): Path<String>,
+    how: Result<Query<Observe>, QueryRejection>,
+) -> Result<Json<Observation>, Refused> {
+    let (least, most) = (LENGTH_MS.start(), LENGTH_MS.end());
+    let remedy = format!("use `?length_ms=` with {least} to {most}");
+    let wrong = |why: String| Problem::new(400, "Bad Request", why, remedy);
+    let length = match how {
+        Err(rejection) => return Err(wrong(rejection.body_text()).into()),
+        Ok(Query(how)) if LENGTH_MS.contains(&how.length_ms) => Nanos::ms(how.length_ms),
+        Ok(_) => return Err(wrong(format!("a VM is observed for {least} to {most} ms")).into()),
+    };
+    let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
+    let absent = || Problem::new(409, "Conflict", format!("{} does not run", vm.name), "start it");
+    let process = vm.process.ok_or_else(absent)?;
+    let busy = |_| {
+        Problem::new(
+            503,
+            "Service Unavailable",
+            "another client observes a VM",
+            "repeat the request after its observation",
+        )
+    };
+    let permit = shared.observing.clone().try_acquire_owned().map_err(busy)?;
+    let before = shared.requests.ask(|reply| Ask::Parts(vm.id.clone(), reply)).await?;
+    let observe = move || {
+        let _permit = permit;
+        observation::observe(process, length)
+    };
+    let Json(mut observed) = read(observe).await?;
+    let after = shared.requests.ask(|reply| Ask::Parts(vm.id.clone(), reply)).await?;
+    observed.promise = observation::between(&before, &after);
+    Ok(Json(observed))
 }
 
 /// Reads from /proc on another thread, because many VMs take long.

@@ -7,7 +7,7 @@ use daemon::Explanation;
 use daemon::dispatch::{Dismissed, Refusal};
 use daemon::live::Client;
 use sched::{EntityId, Instant, Nanos};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use trace::Event;
 
 /// Range of the pause before a desired state that is not in force is tried again. It doubles with each attempt. A VM
@@ -19,6 +19,8 @@ pub(crate) const RETRY: (Nanos, Nanos) = (Nanos::ms(100), Nanos::s(30));
 pub(crate) struct Standing {
     pub(crate) enforced: Enforced,
     pub(crate) measured: Measured,
+    /// The measurements of each entity of the promise: its part of the promise on one CPU.
+    pub(crate) of_entities: BTreeMap<EntityId, Measured>,
     /// The entities to which the promise is not kept, according to the core.
     pub(crate) short: BTreeSet<EntityId>,
     /// Reason why the desired state is not in force.
@@ -30,8 +32,15 @@ pub(crate) struct Standing {
 
 impl Default for Standing {
     fn default() -> Standing {
-        let (enforced, measured) = (Enforced::default(), Measured::default());
-        Standing { enforced, measured, short: BTreeSet::new(), refused: None, next: Instant::ZERO, pause: RETRY.0 }
+        Standing {
+            enforced: Enforced::default(),
+            measured: Measured::default(),
+            of_entities: BTreeMap::new(),
+            short: BTreeSet::new(),
+            refused: None,
+            next: Instant::ZERO,
+            pause: RETRY.0,
+        }
     }
 }
 
@@ -42,6 +51,7 @@ impl Standing {
         let outcome = self.enforced.become_desired(core, vm, desired);
         if self.enforced.request() != before.as_ref() {
             (self.measured, self.short) = (Measured::default(), BTreeSet::new());
+            self.of_entities.clear();
         }
         outcome
     }
@@ -49,13 +59,9 @@ impl Standing {
     /// Counts a period, or notes whether the promise is kept.
     pub(crate) fn hear(&mut self, event: &Event) {
         match *event {
-            Event::Period { due, delivered, throughout, .. } => {
-                self.measured.periods += 1;
-                self.measured.due_ns += due.as_ns();
-                self.measured.delivered_ns += delivered.as_ns();
-                if throughout {
-                    self.measured.judged += 1;
-                    self.measured.missed += u64::from(delivered < due);
+            Event::Period { entity, due, delivered, throughout } => {
+                for measured in [&mut self.measured, self.of_entities.entry(entity).or_default()] {
+                    measured.count(due.as_ns(), delivered.as_ns(), throughout);
                 }
             }
             Event::Kept { entity, kept: true, .. } => drop(self.short.remove(&entity)),

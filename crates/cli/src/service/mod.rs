@@ -1,6 +1,7 @@
 //! The service of an operator, and its clients.
 
 mod changes;
+mod observe;
 mod own_core;
 mod places;
 mod schedinfo;
@@ -10,6 +11,7 @@ mod top;
 mod views;
 
 pub(crate) use changes::{pause, resume, set, unset};
+pub(crate) use observe::observe;
 pub(crate) use schedinfo::schedinfo;
 pub(crate) use serve::serve;
 pub(crate) use top::{Order, top};

@@ -2,15 +2,16 @@
 //! service that only observes.
 
 use super::Place;
-use sched::Nanos;
+use sched::{CpuSet, Nanos};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use sys::clock;
+use sys::child::Work;
 use sys::process::Process;
+use sys::{affinity, clock};
 
 /// Maximum time that a step of a few milliseconds may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -234,6 +235,46 @@ fn a_service_that_only_observes_has_no_core_and_refuses_changes() {
     service.end();
     let both = place.run(&["serve", "--observe", "--core", "core.sock"]);
     assert_eq!(both.code, Some(2), "{}", both.stderr);
+}
+
+#[test]
+fn an_observation_names_the_threads_that_ran_instead() {
+    let place = Place::new();
+    let service = serving(&place, &["serve", "--observe", "--state", "state", "--socket", "api.sock"]);
+    let cpu = CpuSet::one(affinity::get(sys::thread::current()).unwrap().first().unwrap());
+    let spin = |busy, idle| {
+        let child = sys::child::Child::start(Work::Spin { busy, idle }).unwrap();
+        affinity::set(child.pid(), &cpu).unwrap();
+        child
+    };
+    let hog = spin(Nanos::ms(100), Nanos::ZERO);
+    // A hog waits after preemptions, and a sleeper after wake-ups.
+    for observed in [spin(Nanos::ms(100), Nanos::ZERO), spin(Nanos::ms(1), Nanos::ms(1))] {
+        let vm = format!("pid:{}", observed.pid());
+        let args = ["observe", &vm, "--for", "600ms", "--socket", "api.sock"];
+        let done = place.run(&[&args[..], &["--json"]].concat());
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        let observation: api::Observation = serde_json::from_str(&done.stdout).unwrap();
+        let [thread] = &observation.threads[..] else { panic!("{observation:?}") };
+        if let Some(why) = &observation.unrecorded {
+            eprintln!("SKIPPED: {why}");
+            break;
+        }
+        let (waited, waits) = (thread.time.waited_ns, thread.waits.as_ref().unwrap());
+        assert!(waits.count > 0 && waits.histogram.0.iter().sum::<u64>() == waits.count, "{observation:?}");
+        assert!(thread.instead.iter().any(|it| it.tid == hog.pid() && it.ran_ns > 0), "{observation:?}");
+        let instead: u64 = thread.instead.iter().map(|it| it.ran_ns).sum();
+        // A wait at the start or the end of the observation, and more than eight threads, are not in the sum.
+        assert!(instead * 2 > waited && instead < waited * 3 / 2, "{instead} of {waited}: {observation:?}");
+        let text = place.run(&args).stdout;
+        assert!(text.contains("ran instead") && text.contains("longest"), "{text}");
+    }
+    for (length, code) in [("9ms", 2), ("31s", 2), ("x", 2)] {
+        let vm = format!("pid:{}", hog.pid());
+        let refused = place.run(&["observe", &vm, "--for", length, "--socket", "api.sock"]);
+        assert_eq!(refused.code, Some(code), "{}", refused.stderr);
+    }
+    service.end();
 }
 
 /// Sends changes of the weight of process `pid`, from 1 to `count`, over one connection. Returns the last weight that was

@@ -3,9 +3,12 @@
 use super::Reconciler;
 use crate::carried::Wanted;
 use crate::inventory::Found;
+use crate::observation::Parts;
 use crate::terms;
 use api::{Host, Kind, Phase, Problem, State, Vm};
 use daemon::live::Client;
+use sched::EntityId;
+use sys::clock;
 
 impl Reconciler {
     pub(super) fn state(&self, id: &str) -> State {
@@ -68,6 +71,15 @@ impl Reconciler {
             self.standings.remove(&id);
         }
         Ok(shown)
+    }
+
+    /// Returns the measurements of each part of the promise to the VM with this id.
+    pub(crate) fn parts(&mut self, id: &str) -> Parts {
+        // Events that the core has not reported yet would count later.
+        self.read_news(clock::now());
+        let Some(standing) = self.standings.get(id) else { return Parts::new() };
+        let of = |e: &EntityId| (*e, standing.of_entities.get(e).copied().unwrap_or_default());
+        standing.enforced.entities().iter().map(of).collect()
     }
 
     /// Returns the host.

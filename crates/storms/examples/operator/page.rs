@@ -1,7 +1,7 @@
 //! The operator's page: its commands with their outputs, and its files.
 //!
 //! In a block `console`, a line that begins with `$` is a command, `\` continues it, and the lines up to the next command
-//! are its output. In a block `toml` or `ini`, the first line is a comment with the path of the file.
+//! are its output. In a block `toml` or `ini`, the first line is a comment with the path of the file. A block `text` is an example.
 
 use crate::host;
 use anyhow::{Context, Result, bail, ensure};
@@ -128,6 +128,8 @@ fn parse(text: &str) -> Result<Vec<Part>> {
                 let text = block.iter().map(|(_, line)| format!("{line}\n")).collect();
                 parts.push(Part::File { path: format!("/{path}"), text });
             }
+            // An example of an output.
+            "text" => {}
             other => bail!("operate.md:{nth}: a block in `{other}` cannot be executed"),
         }
     }

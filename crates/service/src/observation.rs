@@ -1,0 +1,229 @@
+//! [`observe`]: what the threads of a VM do for some time, from the kernel's records of context switches.
+
+mod account;
+
+use account::{Account, Observed};
+use api::{CpuTime, Instead, Measured, Observation, ObservedThread, Process, Waits};
+use daemon::dispatch::Role;
+use sched::{CpuSet, EntityId, Nanos};
+use std::collections::BTreeMap;
+use sys::cgroup::{Hierarchy, Version};
+use sys::switches::{Record, Switch, Switches};
+use sys::thread::{self, Thread};
+use sys::usage::{Meter, Usage};
+use sys::{clock, cpus};
+
+/// Interval between two readings of the records. The buffer of a CPU has room for about a thousand switches.
+const READING: Nanos = Nanos::ms(10);
+/// Number of threads that ran instead of an observed thread and are named.
+const INSTEAD_MOST: usize = 8;
+
+/// The measurements of each entity of a promise.
+pub(crate) type Parts = BTreeMap<EntityId, Measured>;
+
+/// Returns the measurements of a promise between two readings, for each of its CPUs.
+pub(crate) fn between(before: &Parts, after: &Parts) -> Vec<Measured> {
+    let since = |(entity, measured): (&EntityId, &Measured)| match before.get(entity) {
+        Some(before) => measured.since(before),
+        None => *measured,
+    };
+    after.iter().map(since).collect()
+}
+
+/// Observes the threads of `process` for `length`. The measurements of the promise are left empty.
+pub(crate) fn observe(process: Process, length: Nanos) -> Observation {
+    let from = clock::now();
+    let mut threads = Threads::of(process);
+    let (throttled, stolen) = (throttled(process), stolen());
+    let (mut recorder, unrecorded) = match Recorder::new(&mut threads) {
+        Ok(recorder) => (Some(recorder), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let end = from.saturating_add(length);
+    while clock::now() < end {
+        let left = end.saturating_since(clock::now());
+        match &mut recorder {
+            Some(recorder) => {
+                clock::sleep(left.min(READING));
+                recorder.read(&threads);
+            }
+            None => clock::sleep(left),
+        }
+    }
+    let length = clock::now().saturating_since(from);
+    let since = |before: Option<Nanos>, now: Option<Nanos>| Some(now?.saturating_sub(before?).as_ns());
+    Observation {
+        from_ns: from.as_ns(),
+        length_ns: length.as_ns(),
+        promise: Vec::new(),
+        throttled_ns: since(throttled, self::throttled(process)),
+        stolen_ns: since(stolen, self::stolen()),
+        lost: recorder.as_ref().map_or(0, |recorder| recorder.lost),
+        threads: threads.observed(recorder.map(|recorder| recorder.account)),
+        unrecorded,
+    }
+}
+
+/// A thread of the VM at the start of the observation.
+#[derive(Debug)]
+struct AtStart {
+    thread: Thread,
+    meter: Meter,
+    name: String,
+    usage: Usage,
+}
+
+impl AtStart {
+    fn of(tid: u32) -> sys::Result<AtStart> {
+        let thread = Thread::open(tid)?;
+        let (name, meter) = (thread.status()?.name, thread.meter()?);
+        let usage = meter.read()?;
+        Ok(AtStart { thread, meter, name, usage })
+    }
+}
+
+/// The threads of the VM.
+#[derive(Debug)]
+struct Threads(Vec<AtStart>);
+
+impl Threads {
+    fn of(process: Process) -> Threads {
+        let is_same = thread::status(process.pid).is_ok_and(|status| status.start_time == process.start_time);
+        let mut tids = if is_same { thread::threads(process.pid).unwrap_or_default() } else { Vec::new() };
+        tids.sort_unstable();
+        // A thread that has ended meanwhile does not count.
+        Threads(tids.into_iter().filter_map(|tid| AtStart::of(tid).ok()).collect())
+    }
+
+    /// Returns what the threads did since the start. A thread that has ended has no usage.
+    fn observed(self, mut account: Option<Account>) -> Vec<ObservedThread> {
+        let mut names = Names::default();
+        let each = |AtStart { thread, meter, name, usage }: AtStart| {
+            let now = meter.read().unwrap_or(usage);
+            let time = CpuTime {
+                ran_ns: now.ran.saturating_sub(usage.ran).as_ns(),
+                waited_ns: now.waited.saturating_sub(usage.waited).as_ns(),
+            };
+            let observed = account.as_mut().and_then(|account| account.remove(thread.tid()));
+            ObservedThread {
+                tid: thread.tid(),
+                is_vcpu: Role::of(&name) == Role::Vcpu,
+                name,
+                cpu: thread.status().map_or(0, |status| status.cpu),
+                time,
+                dispatches: now.dispatches.saturating_sub(usage.dispatches),
+                waits: observed.as_ref().map(waits),
+                instead: observed.map(|observed| names.longest(&observed.instead)).unwrap_or_default(),
+            }
+        };
+        self.0.into_iter().map(each).collect()
+    }
+}
+
+/// The names of threads, each read once.
+#[derive(Debug, Default)]
+struct Names(BTreeMap<u32, Option<(String, u32)>>);
+
+impl Names {
+    /// Returns the threads that ran longest, with their names.
+    fn longest(&mut self, instead: &BTreeMap<u32, Nanos>) -> Vec<Instead> {
+        let mut all: Vec<(u32, Nanos)> = instead.iter().map(|(tid, ran)| (*tid, *ran)).collect();
+        all.sort_by_key(|&(tid, ran)| (std::cmp::Reverse(ran), tid));
+        all.truncate(INSTEAD_MOST);
+        let named = |(tid, ran): (u32, Nanos)| {
+            let (name, pid) = self.of(tid).unzip();
+            Instead { tid, name, pid, ran_ns: ran.as_ns() }
+        };
+        all.into_iter().map(named).collect()
+    }
+
+    fn of(&mut self, tid: u32) -> Option<(String, u32)> {
+        let read = || {
+            let thread = Thread::open(tid).ok()?;
+            Some((thread.status().ok()?.name, thread.process().ok()?))
+        };
+        self.0.entry(tid).or_insert_with(|| if tid == 0 { None } else { read() }).clone()
+    }
+}
+
+fn waits(observed: &Observed) -> Waits {
+    let all = &observed.waits;
+    Waits {
+        count: all.count(),
+        p50_ns: all.percentile(50).as_ns(),
+        p99_ns: all.percentile(99).as_ns(),
+        longest_ns: all.longest().as_ns(),
+        histogram: observed.histogram,
+    }
+}
+
+/// The records of the context switches on all CPUs.
+#[derive(Debug)]
+struct Recorder {
+    switches: Vec<Switches>,
+    account: Account,
+    /// Records that were read, later than the last reading of all CPUs.
+    later: Vec<Switch>,
+    lost: u64,
+}
+
+impl Recorder {
+    /// Records the switches from now on. Reads the threads' waits again, up to this instant.
+    fn new(threads: &mut Threads) -> sys::Result<Recorder> {
+        let online: CpuSet = cpus::online()?;
+        let switches = online.iter().map(Switches::on_cpu).collect::<sys::Result<Vec<Switches>>>()?;
+        let mut account = Account::default();
+        for at_start in &mut threads.0 {
+            if let Ok(usage) = at_start.meter.read() {
+                account.add(at_start.thread.tid(), usage.waited);
+            }
+        }
+        Ok(Recorder { switches, account, later: Vec::new(), lost: 0 })
+    }
+
+    /// Reads the new records.
+    fn read(&mut self, threads: &Threads) {
+        // Later records of a CPU that is read first would precede earlier ones of the others.
+        let until = clock::now();
+        for of_cpu in &mut self.switches {
+            while let Some(record) = of_cpu.next_record() {
+                match record {
+                    Record::Switch(switch) => self.later.push(switch),
+                    Record::Lost(count) => self.lost += count,
+                }
+            }
+        }
+        // A CPU's records at one instant stay in their order.
+        self.later.sort_by_key(|switch| switch.at);
+        let present = self.later.partition_point(|switch| switch.at <= until);
+        for switch in self.later.drain(..present) {
+            self.account.switch(switch);
+        }
+        for at_start in &threads.0 {
+            if let Ok(usage) = at_start.meter.read() {
+                self.account.waited(at_start.thread.tid(), usage.waited);
+            }
+        }
+    }
+}
+
+/// Returns the time for which caps have throttled the control group of `process` and the groups above it; `None`: no group
+/// has a cap.
+fn throttled(process: Process) -> Option<Nanos> {
+    let hierarchy = Hierarchy::one("cpu").or_else(|_| Hierarchy::two()).ok()?;
+    let path = hierarchy.path_of(process.pid).ok()?;
+    let key = if hierarchy.version() == Version::One { "throttled_time" } else { "throttled_usec" };
+    let unit = if hierarchy.version() == Version::One { Nanos::ns(1) } else { Nanos::us(1) };
+    let groups = std::iter::once(path.clone()).chain(sys::cgroup::paths_above(&path));
+    let of_group = |path: String| {
+        let group = hierarchy.open(&path).ok()?;
+        (group.keyed("cpu.stat", "nr_periods").ok()? > 0).then_some(())?;
+        Some(unit.saturating_mul(group.keyed("cpu.stat", key).ok()?))
+    };
+    groups.filter_map(of_group).reduce(|sum, one| sum + one)
+}
+
+/// Returns the steal time of all CPUs since boot.
+fn stolen() -> Option<Nanos> {
+    cpus::times().ok()?.steal
+}

@@ -360,6 +360,9 @@ pub(crate) struct Demo {
     /// Simulate, even if promises can be kept on this machine
     #[arg(long)]
     pub(crate) simulated: bool,
+    /// Use two VMs of QEMU with guests that report their jobs, in place of the two periodic processes
+    #[arg(long, conflicts_with = "simulated")]
+    pub(crate) vm: bool,
     /// Print the result as JSON, and write no files
     #[arg(long)]
     pub(crate) json: bool,

@@ -51,6 +51,15 @@ pub fn run_as(command: &mut Command, user: u32, group: u32) {
     }
 }
 
+/// Makes the kernel kill the process of `command` when the thread that starts it ends.
+pub fn end_with_thread(command: &mut Command) {
+    let tie = || rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);
+    // SAFETY: between fork and exec the closure makes one system call, which neither allocates nor locks.
+    unsafe {
+        command.pre_exec(tie);
+    }
+}
+
 /// Returns the descriptor that this process inherited under `number`. Children of this process do not inherit the
 /// descriptor.
 ///

@@ -3,11 +3,13 @@
 use super::drawing::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, TRACE, window};
 use super::outcome::{self, Side, TACTUS};
 use super::switches::{self, Watcher};
+use super::vms::Vms;
 use crate::args::Demo;
 use crate::failure::{Failure, refused};
 use crate::output::Draft;
 use crate::raising::Raising;
 use crate::record::{TraceFile, Watch};
+use crate::run::end::End;
 use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan::{Plan, directory, from_scenario};
@@ -19,6 +21,7 @@ use anyhow::Context;
 use daemon::kernel::priority;
 use measure::Meter;
 use report::{Report, RunDescription, Runs};
+use run::live::merged;
 use scenario::{EntitySpec, Scenario};
 use sched::{Instant, Nanos};
 use std::io::Write;
@@ -31,6 +34,9 @@ use trace::{Event, Header, Sink, Timeline};
 const BATCH: usize = 5;
 /// Additional promised time for interrupts and context switches, in percent of the work.
 const ABOVE: u64 = 10;
+/// Additional promised time of a VM: its emulator needs CPU time, too, and its guest computes slower while the other
+/// thread of the core is busy.
+const ABOVE_VM: u64 = 100;
 /// Name of the first run, without promises.
 const KERNEL: &str = "the kernel";
 
@@ -49,7 +55,7 @@ pub(super) fn is_possible() -> Result<(), Failure> {
 
 /// Returns the demo scenario: two periodic VMs, and so many batch VMs that a fair share is too small for the periodic
 /// VMs.
-fn scenario(seconds: u64) -> Result<Scenario, Failure> {
+fn scenario(seconds: u64, above: u64) -> Result<Scenario, Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(seconds);
     let cpus = sys::affinity::get(sys::thread::current()).map_or(1, |cpus| cpus.len());
@@ -57,7 +63,7 @@ fn scenario(seconds: u64) -> Result<Scenario, Failure> {
     scenario.entities.retain(|entity| !entity.name.starts_with("batch"));
     for entity in &mut scenario.entities {
         if let Some(reservation) = &mut entity.params.reservation {
-            reservation.slice = reservation.slice.scale(100 + ABOVE, 100);
+            reservation.slice = reservation.slice.scale(100 + above, 100);
         }
     }
     let hog = hog.expect("the demo has batch VMs");
@@ -78,7 +84,11 @@ struct Run {
 }
 
 pub(super) fn run(args: &Demo) -> Result<(), Failure> {
-    let promised = from_scenario(&scenario(args.seconds)?, false)?;
+    let above = if args.vm { ABOVE_VM } else { ABOVE };
+    let mut scenario = scenario(args.seconds, above)?;
+    let vms = args.vm.then(|| Vms::start(&mut scenario.entities)).transpose()?;
+    let vms = vms.as_ref();
+    let promised = from_scenario(&scenario, false)?;
     let terms = &RunTerms::of(&promised, Raising::Auto)?;
     let mut alone = promised.clone();
     alone.processes.iter_mut().for_each(|planned| planned.request = None);
@@ -90,24 +100,30 @@ pub(super) fn run(args: &Demo) -> Result<(), Failure> {
     if played.interrupted {
         return Err(anyhow::anyhow!("interrupted").into());
     }
-    let first = finish(&alone, terms, played, watcher, KERNEL);
+    let first = finish(&alone, terms, played, watcher, KERNEL, vms);
     let watcher = Watcher::begin();
     let played = keep(&promised, terms)?;
     if played.interrupted {
         return Err(anyhow::anyhow!("interrupted").into());
     }
-    let runs = [first, finish(&promised, terms, played, watcher, TACTUS)];
+    let runs = [first, finish(&promised, terms, played, watcher, TACTUS, vms)];
     if args.json {
         let reports: Vec<Report> = runs.iter().map(|run| run.kept.report.clone()).collect();
         let text = output::json(&Runs { simulated: false, runs: &reports })?;
         return Ok(output::print(&text)?);
     }
-    show(&runs, terms, drafts)
+    show(&runs, terms, drafts, &opening(&runs[1].kept.description, args.vm))
 }
 
-/// Returns the result of a run.
-fn finish(plan: &Plan, terms: &RunTerms, played: Played, watcher: Watcher, name: &str) -> Run {
+/// Returns the result of a run. The guests of `vms` have reported the jobs of their VMs.
+fn finish(plan: &Plan, terms: &RunTerms, mut played: Played, watcher: Watcher, name: &str, vms: Option<&Vms>) -> Run {
     let recorded = watcher.end();
+    if let Some(vms) = vms {
+        let (start, length) = (played.start, played.length);
+        let of = |end: &End| Some((*end.entities.first()?, vms.jobs(&end.name, start, length)?));
+        let jobs: Vec<_> = played.ends.iter().filter_map(of).collect();
+        played.events = merged(played.events, &jobs, Instant::ZERO, Instant::ZERO + length);
+    }
     let mut kept = Kept::new(plan, terms, played);
     kept.report.policy = name.to_string();
     kept.header.policy = name.to_string();
@@ -118,21 +134,24 @@ fn finish(plan: &Plan, terms: &RunTerms, played: Played, watcher: Watcher, name:
     let mut meter = Meter::new();
     kept.played.events.iter().for_each(|(at, event)| meter.record(*at, event));
     let side = Side::new(kept.report.clone(), &meter);
-    let events =
-        recorded.map_or_else(|| kept.played.events.clone(), |recorded| switches::events(plan, &kept.played, &recorded));
+    let thread = |pid: u32| vms.map_or(pid, |vms| vms.vcpu(pid));
+    let drawn = |recorded: Vec<_>| switches::events(plan, &kept.played, &recorded, thread);
+    let events = recorded.map_or_else(|| kept.played.events.clone(), drawn);
     Run { kept, side, events }
 }
 
-fn show(runs: &[Run; 2], terms: &RunTerms, picture: Option<Draft>) -> Result<(), Failure> {
+fn show(runs: &[Run; 2], terms: &RunTerms, picture: Option<Draft>, opening: &str) -> Result<(), Failure> {
     let [first, second] = runs;
     let length = first.kept.description.length.min(second.kept.description.length);
     let window = window(length);
     let timelines = [timeline(first, window)?, timeline(second, window)?];
-    let mut text = opening(&second.kept.description);
+    let mut text = opening.to_string();
     let sides = [&first.side, &second.side];
     text += &outcome::table(&sides);
     text += "\n";
-    text += &outcome::sentence(&sides);
+    for line in outcome::sentence(&sides).lines() {
+        text += &format!("{}\n", output::folded(line, 100).join("\n"));
+    }
     text += &second.kept.remarks();
     for (run, timeline) in runs.iter().zip(&timelines) {
         text += &format!("\n{} at {}, one column a millisecond:\n\n", run.kept.report.policy, window.from);
@@ -148,7 +167,8 @@ fn show(runs: &[Run; 2], terms: &RunTerms, picture: Option<Draft>) -> Result<(),
         trace.finish()?.keep()?;
         picture.keep()?;
         text += &format!(
-            "Wrote the picture of both to {PICTURE}, and everything, one after the other, to {TRACE} (ui.perfetto.dev).\n\
+            "Wrote the picture of both to {PICTURE}, and all events, one run after the other, to {TRACE}\n\
+             (ui.perfetto.dev).\n\
              Next: tactus run --period 10ms --slice 2ms -- COMMAND, tactus doctor.\n"
         );
     }
@@ -161,18 +181,23 @@ fn timeline(run: &Run, window: Window) -> anyhow::Result<Timeline> {
     watch.finish()
 }
 
-fn opening(run: &RunDescription) -> String {
+fn opening(run: &RunDescription, has_vms: bool) -> String {
     let cpus = run.cpus;
+    let kind = if has_vms { ", a VM of QEMU" } else { "" };
+    let reserved = match has_vms {
+        false => format!("the need of the first two plus {ABOVE} %"),
+        true => "twice the need of the two VMs".to_string(),
+    };
     let heading = format!(
         "The same processes on this machine twice, {} each: as the kernel schedules them, and under Tactus.",
         run.length
     );
     format!(
         "{}\n\n\
-         interactive  needs  2 ms of CPU time in every  10 ms (a game, a call)\n\
-         steady       needs 20 ms of CPU time in every 100 ms (a video, a control loop)\n\
+         interactive  needs  2 ms of CPU time in every  10 ms (a game, a call){kind}\n\
+         steady       needs 20 ms of CPU time in every 100 ms (a video, a control loop){kind}\n\
          batch        is {} processes on {cpus} CPU{} that use all remaining CPU time\n\n\
-         Tactus reserves the need of the first two plus {ABOVE} %; the kernel schedules the remaining time.\n\n",
+         Tactus reserves {reserved}; the kernel schedules the remaining time.\n\n",
         output::heading(&heading),
         run.entities.len() - 2,
         if cpus == 1 { "" } else { "s" },

@@ -75,8 +75,14 @@ struct State {
     on: Option<CpuId>,
 }
 
-/// Returns the events of the run: context switches from the kernel's records, and jobs as reported by the workers.
-pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(Instant, Event)> {
+/// Returns the events of the run: context switches from the kernel's records, and jobs as reported by workers and guests.
+/// `thread` returns the thread that is drawn for a process.
+pub(super) fn events(
+    plan: &Plan,
+    played: &Played,
+    switches: &[Switch],
+    thread: impl Fn(u32) -> u32,
+) -> Vec<(Instant, Event)> {
     let end = Instant::ZERO + played.length;
     let mut all = Vec::with_capacity(switches.len() + 64);
     let mut states: BTreeMap<u32, State> = BTreeMap::new();
@@ -86,7 +92,7 @@ pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(
         let params =
             Params { reservation: planned.request.as_ref().map(|request| request.reservation), ..Params::default() };
         all.push((Instant::ZERO, Event::Attach { entity, name: planned.name.clone(), params: Box::new(params) }));
-        states.insert(came.pid, State { entity, runnable: false, on: None });
+        states.insert(thread(came.pid), State { entity, runnable: false, on: None });
         entities.extend(came.entities.iter().map(|&theirs| (theirs, entity)));
     }
     let mut seats: BTreeMap<CpuId, u32> = BTreeMap::new();

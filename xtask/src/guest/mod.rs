@@ -13,7 +13,7 @@ use crate::step::{Failure, Outcome, Step, clock, run_all};
 use crate::{component, downloads, seed};
 use anyhow::Result;
 use archive::Archive;
-use boot::{End, Machine, Ran, System};
+use boot::{End, Machine, Ran, System, Time};
 use clap::Args;
 use jobs::{Extent, JOBS, Job};
 use kernel::Kernel;
@@ -57,11 +57,18 @@ pub(crate) fn fetch() -> Result<(), String> {
 pub(crate) fn steps() -> Vec<Step> {
     let seed = seed::of_sources();
     let jobs = JOBS.iter().filter_map(|job| Some((job, Extent::begin(job.suite_rounds?, seed))));
-    jobs.map(|(job, extent)| step(job, kernel::SUITE.to_string(), extent, false)).collect()
+    let mut jobs: Vec<_> = jobs.collect();
+    // Debian takes longest, and begins first beside the other guests.
+    jobs.sort_by_key(|(job, _)| (job.time == Time::Executed, job.system != System::Debian));
+    jobs.into_iter().map(|(job, extent)| step(job, kernel::SUITE.to_string(), extent, false)).collect()
 }
 
 fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {
-    Step { name: job.title, check: Box::new(move || check(job, &kernel, &extent.with_seed(), keep)) }
+    Step {
+        name: job.title,
+        check: Box::new(move || check(job, &kernel, &extent.with_seed(), keep)),
+        is_independent: job.time == Time::Executed,
+    }
 }
 
 /// Runs one job in a guest.
@@ -115,7 +122,7 @@ fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Ou
     let mut hear = |line: &str| {
         // A long job shows its output as progress.
         if job.is_random || job.system == System::Debian {
-            println!("      | {line}");
+            println!("      {} | {line}", job.name);
         }
     };
     let begin = clock();

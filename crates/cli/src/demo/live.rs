@@ -98,13 +98,13 @@ pub(super) fn run(args: &Demo) -> Result<(), Failure> {
     let played = play(None, &alone, "as the kernel schedules")?;
     drop(in_order);
     if played.interrupted {
-        return Err(anyhow::anyhow!("interrupted").into());
+        return Err(Failure::Interrupted);
     }
     let first = finish(&alone, terms, played, watcher, KERNEL, vms);
     let watcher = Watcher::begin();
     let played = keep(&promised, terms)?;
     if played.interrupted {
-        return Err(anyhow::anyhow!("interrupted").into());
+        return Err(Failure::Interrupted);
     }
     let runs = [first, finish(&promised, terms, played, watcher, TACTUS, vms)];
     if args.json {

@@ -54,8 +54,12 @@ pub(super) fn words_of(cpus: &CpuSet) -> [u64; SET] {
 
 /// Converts words into a CPU set.
 fn set_of(words: &[u64]) -> CpuSet {
-    let is_in = |cpu: &usize| words[cpu / 64] & 1 << (cpu % 64) != 0;
-    (0..words.len() * 64).filter(is_in).map(CpuId::new).collect()
+    let of_word = |(nth, &word): (usize, &u64)| {
+        let cpus = (0..64).filter(move |bit| word >> bit & 1 != 0);
+        cpus.map(move |bit| CpuId::new(nth * 64 + bit))
+    };
+    // Most sets have all of their CPUs in one word.
+    words.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(of_word).collect()
 }
 
 /// Converts the original attributes into words.

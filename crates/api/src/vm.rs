@@ -23,6 +23,9 @@ pub struct Vm {
     /// The process. Absent: the VM does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
+    /// Tids of the threads of vCPUs whose names do not say so, as the monitor of the VM says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vcpus: Vec<u32>,
     /// Number of changes of the desired state. The `ETag` of the VM.
     pub generation: u64,
     /// The desired state.

@@ -36,9 +36,9 @@ impl Enforced {
         self.share.is_some()
     }
 
-    /// Returns whether this is what is desired for the VM `name`.
-    pub(crate) fn is_desired(&self, core: &Client, name: &str, desired: &Desired) -> bool {
-        let (promise, share) = wanted(core, name, desired);
+    /// Returns whether this is what is desired for `vm`.
+    pub(crate) fn is_desired(&self, core: &Client, vm: &Found, desired: &Desired) -> bool {
+        let (promise, share) = wanted(core, vm, desired);
         self.request() == promise.as_ref() && self.share == share
     }
 
@@ -55,7 +55,7 @@ impl Enforced {
     /// The core refuses it. What was in force before is in force again, unless the core refuses that, too
     /// ([`is_desired`](Enforced::is_desired)).
     pub(crate) fn become_desired(&mut self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
-        let (wanted, wanted_share) = wanted(core, &vm.name, desired);
+        let (wanted, wanted_share) = wanted(core, vm, desired);
         let (before, before_share) = (self.request().cloned(), self.share);
         self.change(core, vm, wanted, wanted_share).inspect_err(|_| {
             // The promise and the share of before had room, and have it again.
@@ -68,7 +68,7 @@ impl Enforced {
     /// # Errors
     /// The core would refuse it.
     pub(crate) fn would_become(&self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
-        let (Some(wanted), _) = wanted(core, &vm.name, desired) else { return Ok(()) };
+        let (Some(wanted), _) = wanted(core, vm, desired) else { return Ok(()) };
         match &self.promise {
             Some((before, _)) if *before == wanted => Ok(()),
             Some((before, entities)) if differ_in_times_only(before, &wanted) => {
@@ -131,9 +131,9 @@ impl Enforced {
     }
 }
 
-/// Returns the promise and the share that `core` must keep for the VM `name`.
-fn wanted(core: &Client, name: &str, desired: &Desired) -> (Option<PromiseRequest>, Option<CpuShare>) {
+/// Returns the promise and the share that `core` must keep for `vm`.
+fn wanted(core: &Client, vm: &Found, desired: &Desired) -> (Option<PromiseRequest>, Option<CpuShare>) {
     let in_force = Some(desired).filter(|desired| !desired.paused);
     let promise = in_force.and_then(|desired| desired.promise.as_ref());
-    (promise.map(|promise| request(name, promise, core.setup())), in_force.and_then(share))
+    (promise.map(|promise| request(&vm.name, &vm.vcpus, promise, core.setup())), in_force.and_then(share))
 }

@@ -7,10 +7,11 @@
 //! each look.
 
 use crate::complaint::complain;
-use crate::recognition::{PID, is_proper, recognise};
+use crate::recognition::{PID, is_proper, monitor_of, recognise};
 use api::{Kind, Process};
 use sched::{Instant, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use sys::process_events::{ProcessEvents, ProcessNews};
 use sys::thread::{self, Identity, Thread};
 
@@ -32,7 +33,11 @@ pub(crate) struct Found {
     pub(crate) kind: Kind,
     pub(crate) process: Process,
     /// The first thread of the process, so that a later process with the same pid is not mistaken for the VM.
-    thread: Thread,
+    pub(crate) thread: Thread,
+    /// Socket of the VM's monitor.
+    pub(crate) monitor: Option<PathBuf>,
+    /// Tids of the threads of vCPUs that have no names of vCPUs, as the monitor says.
+    pub(crate) vcpus: Vec<u32>,
 }
 
 impl Found {
@@ -247,7 +252,8 @@ impl Inventory {
         let id = format!("{PID}{pid}");
         let process = Process { pid, start_time: thread.identity().start_time, user };
         let (kind, is_lasting) = (Kind::Process, false);
-        self.vms.insert(id.clone(), Found { id: id.clone(), is_lasting, name, kind, process, thread });
+        let (monitor, vcpus) = (None, Vec::new());
+        self.vms.insert(id.clone(), Found { id: id.clone(), is_lasting, name, kind, process, thread, monitor, vcpus });
         Some((id, true))
     }
 
@@ -275,7 +281,10 @@ fn examine(pid: u32, domain: Option<&Domain>, programs: &[Program]) -> Option<Fo
     let is_lasting = id.is_some() || name.is_some();
     let name = name.unwrap_or_else(|| format!("{}-{pid}", kind.word()));
     let process = Process { pid, start_time: thread.identity().start_time, user };
-    Some(Found { id: id.unwrap_or_else(|| name.clone()), is_lasting, name, kind, process, thread })
+    // A relative path is one of the directory of the VM.
+    let monitor = monitor_of(&words).map(|path| PathBuf::from(format!("/proc/{pid}/cwd")).join(path));
+    let id = id.unwrap_or_else(|| name.clone());
+    Some(Found { id, is_lasting, name, kind, process, thread, monitor, vcpus: Vec::new() })
 }
 
 #[cfg(test)]
@@ -291,7 +300,7 @@ pub(crate) mod tests {
         let thread = Thread::open(thread::current()).unwrap();
         let process = Process { pid: thread.tid(), start_time: thread.identity().start_time, user };
         let (id, kind, is_lasting) = (name.to_string(), Kind::Qemu, true);
-        Found { name: id.clone(), id, is_lasting, kind, process, thread }
+        Found { name: id.clone(), id, is_lasting, kind, process, thread, monitor: None, vcpus: Vec::new() }
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod events;
 mod inventory;
 pub mod manager;
 mod metrics;
+mod monitors;
 mod observation;
 mod permission;
 mod recognition;
@@ -50,6 +51,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
+use sys::attributes;
 use sys::local_socket::LocalListener;
 use tokio::sync::{oneshot, watch};
 
@@ -149,9 +151,12 @@ impl Service {
         let reconciling = reconciling.spawn(move || {
             // Dropped at the end of the thread, also after a panic.
             let _alive = alive;
+            let _ = attributes::run_promptly();
             requests::serve(&mut reconciler, &receiver);
         });
         let reconciling = reconciling.map_err(|error| failed("start a thread", &error))?;
+        // A request is answered soon, also beside busy threads. A refusal costs only time.
+        let _ = attributes::run_promptly();
         let served = runtime.block_on(answer(&mut listeners, router, requests, is_over, ended));
         // Readers of events may still be connected. The last requests end with the runtime, and then the reconciler ends.
         drop(runtime);

@@ -30,8 +30,8 @@ pub(crate) fn between(before: &Parts, after: &Parts) -> Vec<Measured> {
     after.iter().map(since).collect()
 }
 
-/// Observes the threads of `process` for `length`. The measurements of the promise are left empty.
-pub(crate) fn observe(process: Process, length: Nanos) -> Observation {
+/// Observes the threads of `process` for `length`. Those in `vcpus` run vCPUs, whatever their names are. The measurements of the promise are left empty.
+pub(crate) fn observe(process: Process, vcpus: &[u32], length: Nanos) -> Observation {
     let from = clock::now();
     let mut threads = Threads::of(process);
     let (throttled, stolen) = (throttled(process), stolen());
@@ -59,7 +59,7 @@ pub(crate) fn observe(process: Process, length: Nanos) -> Observation {
         throttled_ns: since(throttled, self::throttled(process)),
         stolen_ns: since(stolen, self::stolen()),
         lost: recorder.as_ref().map_or(0, |recorder| recorder.lost),
-        threads: threads.observed(recorder.map(|recorder| recorder.account)),
+        threads: threads.observed(vcpus, recorder.map(|recorder| recorder.account)),
         unrecorded,
     }
 }
@@ -96,7 +96,7 @@ impl Threads {
     }
 
     /// Returns what the threads did since the start. A thread that has ended has no usage.
-    fn observed(self, mut account: Option<Account>) -> Vec<ObservedThread> {
+    fn observed(self, vcpus: &[u32], mut account: Option<Account>) -> Vec<ObservedThread> {
         let mut names = Names::default();
         let each = |AtStart { thread, meter, name, usage }: AtStart| {
             let now = meter.read().unwrap_or(usage);
@@ -107,7 +107,7 @@ impl Threads {
             let observed = account.as_mut().and_then(|account| account.remove(thread.tid()));
             ObservedThread {
                 tid: thread.tid(),
-                is_vcpu: Role::of(&name) == Role::Vcpu,
+                is_vcpu: Role::of(&name) == Role::Vcpu || vcpus.contains(&thread.tid()),
                 name,
                 cpu: thread.status().map_or(0, |status| status.cpu),
                 time,

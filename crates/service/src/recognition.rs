@@ -38,6 +38,33 @@ pub(crate) fn recognise(words: &[String]) -> Option<(Kind, Option<String>, Optio
     }
 }
 
+/// Returns the path of the socket at which a VM of QEMU answers QMP, from its command line: `-qmp unix:PATH,server=on`, or
+/// `-chardev socket,id=ID,path=PATH,server=on` with `-mon chardev=ID,mode=control`. A comma within the path is doubled.
+pub(crate) fn monitor_of(words: &[String]) -> Option<String> {
+    let values = |option: &'static str| {
+        let is_option = move |word: &str| word.starts_with('-') && word.trim_start_matches('-') == option;
+        words.windows(2).filter(move |two| is_option(&two[0])).map(|two| two[1].replace(",,", "\0"))
+    };
+    let key = |text: &str, key: &str| {
+        text.split(',').find_map(|part| part.strip_prefix(key)?.strip_prefix('=').map(str::to_string))
+    };
+    let is_server = |text: &str| text.split(',').any(|part| matches!(part, "server" | "server=on"));
+    let direct = || {
+        let text = values("qmp").find(|text| text.starts_with("unix:") && is_server(text))?;
+        Some(text.strip_prefix("unix:")?.split(',').next()?.to_string())
+    };
+    let by_chardev = || {
+        let controls = |text: &String| key(text, "mode").is_some_and(|mode| mode == "control");
+        let ids: Vec<String> = values("mon").filter(controls).filter_map(|text| key(&text, "chardev")).collect();
+        let is_it = |text: &String| {
+            text.starts_with("socket,") && is_server(text) && key(text, "id").is_some_and(|id| ids.contains(&id))
+        };
+        key(&values("chardev").find(is_it)?, "path")
+    };
+    let path = direct().or_else(by_chardev)?.replace('\0', ",");
+    Some(path).filter(|path| !path.is_empty())
+}
+
 /// Returns whether `program` is Firecracker. Its releases have the version in the name: `firecracker-v1.7.0-x86_64`.
 fn is_firecracker(program: &str) -> bool {
     let version = program.strip_prefix("firecracker-v");
@@ -96,6 +123,26 @@ mod tests {
             "firecracker-containerd --config x",
         ] {
             assert_eq!(of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_monitor_of_a_vm_is_on_its_command_line() {
+        let of = |line: &str| monitor_of(&line.split(' ').map(str::to_string).collect::<Vec<_>>());
+        for (line, path) in [
+            ("qemu-system-x86_64 -qmp unix:/run/vm.sock,server=on,wait=off", Some("/run/vm.sock")),
+            ("qemu-system-x86_64 --qmp unix:a,,b,server,nowait", Some("a,b")),
+            (
+                "qemu -chardev socket,id=m,path=/run/m,server=on -chardev socket,id=x,path=/run/x,server=on -mon chardev=m,mode=control",
+                Some("/run/m"),
+            ),
+            ("qemu -qmp unix:/run/vm.sock", None),
+            ("qemu -qmp tcp:127.0.0.1:4444,server=on", None),
+            ("qemu -chardev socket,id=m,fd=24,server=on -mon chardev=m,mode=control", None),
+            ("qemu -chardev socket,id=m,path=/run/m,server=on -mon chardev=m,mode=readline", None),
+            ("qemu -qmp", None),
+        ] {
+            assert_eq!(of(line).as_deref(), path, "{line}");
         }
     }
 

@@ -15,6 +15,7 @@ use crate::core_link::CoreLink;
 use crate::enforced::Enforced;
 use crate::events::Events;
 use crate::inventory::{Change, Found, Inventory};
+use crate::monitors::Monitors;
 use crate::standing::{RETRY, Standing};
 use crate::store::{Lifetime, Store};
 use api::{Happened, Source, State};
@@ -33,6 +34,7 @@ const NEWS_IDLE: Nanos = Nanos::ms(500);
 pub(crate) struct Reconciler {
     link: CoreLink,
     inventory: Inventory,
+    monitors: Monitors,
     carried: Carried,
     store: Store,
     audit: Audit,
@@ -66,6 +68,7 @@ impl Reconciler {
         let mut reconciler = Reconciler {
             link,
             inventory,
+            monitors: Monitors::start(),
             carried,
             store,
             audit,
@@ -104,6 +107,7 @@ impl Reconciler {
         // A VM that appears now gets what its files want now.
         self.follow_carried();
         self.follow_vms(now);
+        self.follow_monitors();
         let was_connected = self.link.core().is_some();
         if self.link.look(now, &self.events) {
             self.adopt_roster();
@@ -169,8 +173,20 @@ impl Reconciler {
         let Some(vm) = self.inventory.vms.get(id) else { return };
         let happened = Happened::Appeared { name: vm.name.clone(), pid: vm.process.pid };
         self.events.push(Some(id), happened);
+        self.monitors.ask(vm);
         self.standings.insert(id.to_string(), Standing::default());
         self.enforce(id);
+    }
+
+    /// Takes over the threads of vCPUs that monitors have named.
+    fn follow_monitors(&mut self) {
+        for answer in self.monitors.answers().collect::<Vec<_>>() {
+            let vm = self.inventory.vms.get_mut(&answer.id).filter(|vm| vm.identity() == answer.leader);
+            if let Some(vm) = vm {
+                vm.vcpus = answer.tids;
+                self.enforce(&answer.id);
+            }
+        }
     }
 
     /// Removes the desired state of a process that has ended.
@@ -188,12 +204,16 @@ impl Reconciler {
     fn adopt_roster(&mut self) {
         let Some(core) = self.link.core() else { return };
         let mut roster = core.read_roster();
-        for (id, vm) in &self.inventory.vms {
+        for (id, vm) in &mut self.inventory.vms {
             let identity = vm.identity();
             let of_vm = roster.promises.iter().position(|it| it.process.is(identity));
             let share = roster.shares.iter().position(|it| it.process.is(identity));
             let promise = of_vm.map(|at| roster.promises.swap_remove(at));
             let share = share.map(|at| roster.shares.swap_remove(at).share);
+            if let Some(promise) = &promise {
+                // An earlier service has asked the monitor. Without them, the promise would end and begin again.
+                vm.vcpus.clone_from(&promise.request.vcpus);
+            }
             let short = promise.as_ref().map(|it| it.short.iter().copied().collect()).unwrap_or_default();
             let enforced = Enforced::of(promise, share);
             self.standings.insert(id.clone(), Standing { enforced, short, ..Standing::default() });

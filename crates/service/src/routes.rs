@@ -228,9 +228,10 @@ async fn observation(
     };
     let permit = shared.observing.clone().try_acquire_owned().map_err(busy)?;
     let before = shared.requests.ask(|reply| Ask::Parts(vm.id.clone(), reply)).await?;
+    let vcpus = vm.vcpus.clone();
     let observe = move || {
         let _permit = permit;
-        observation::observe(process, length)
+        observation::observe(process, &vcpus, length)
     };
     let Json(mut observed) = read(observe).await?;
     let after = shared.requests.ask(|reply| Ask::Parts(vm.id.clone(), reply)).await?;

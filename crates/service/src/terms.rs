@@ -54,7 +54,7 @@ fn kept_by(mechanism: Mechanism, setup: &Setup) -> KeptBy {
 }
 
 /// Returns the request for `promise` to the VM `name`.
-pub(crate) fn request(name: &str, promise: &Promise, setup: &Setup) -> PromiseRequest {
+pub(crate) fn request(name: &str, vcpus: &[u32], promise: &Promise, setup: &Setup) -> PromiseRequest {
     let limit = match promise.limit {
         Limit::Soft => sched::Limit::Soft,
         Limit::Hard => sched::Limit::Hard,
@@ -67,6 +67,7 @@ pub(crate) fn request(name: &str, promise: &Promise, setup: &Setup) -> PromiseRe
         gang: promise.gang,
         others: Others::None,
         affinity: CpuSet::ALL,
+        vcpus: vcpus.to_vec(),
         ..PromiseRequest::new(name, reservation)
     }
 }
@@ -150,7 +151,7 @@ mod tests {
             usual: KeptBy::Dispatcher(RaiseBy::Inheritance),
             fault: None,
         };
-        let of = |promise: &Promise| request("vm", promise, &setup);
+        let of = |promise: &Promise| request("vm", &[], promise, &setup);
         let one = promise(2_000_000, 10_000_000, 1);
         let auto = Promise { mechanism: Mechanism::Auto, ..one.clone() };
         assert!(differ_in_times_only(&of(&one), &of(&promise(3_000_000, 20_000_000, 1))));

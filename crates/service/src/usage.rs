@@ -14,7 +14,7 @@ pub(crate) fn of_all(vms: &[Vm]) -> Usages {
 
 fn of_vm(vm: &Vm, process: Process) -> Usage {
     let (mut vcpus, mut of_vcpus, mut of_others) = (0, CpuTime::default(), CpuTime::default());
-    for thread in of_process(process) {
+    for thread in of_process(process, &vm.vcpus) {
         vcpus += u32::from(thread.is_vcpu);
         let sum = if thread.is_vcpu { &mut of_vcpus } else { &mut of_others };
         sum.ran_ns += thread.time.ran_ns;
@@ -25,24 +25,25 @@ fn of_vm(vm: &Vm, process: Process) -> Usage {
 
 /// Returns the CPU time of each thread of a VM.
 pub(crate) fn of_threads(vm: &Vm) -> ThreadUsages {
-    let threads = vm.process.map(of_process).unwrap_or_default();
+    let threads = vm.process.map(|process| of_process(process, &vm.vcpus)).unwrap_or_default();
     ThreadUsages { at_ns: clock::now().as_ns(), threads }
 }
 
-/// Returns the CPU time of the threads of a process; none if it has ended.
-fn of_process(process: Process) -> Vec<ThreadUsage> {
+/// Returns the CPU time of the threads of a process; none if it has ended. Those in `vcpus` run vCPUs, whatever their names
+/// are.
+fn of_process(process: Process, vcpus: &[u32]) -> Vec<ThreadUsage> {
     let is_same = thread::status(process.pid).is_ok_and(|status| status.start_time == process.start_time);
     let mut tids = if is_same { thread::threads(process.pid).unwrap_or_default() } else { Vec::new() };
     tids.sort_unstable();
     // A thread that has ended meanwhile does not count.
-    tids.into_iter().filter_map(|tid| of_thread(tid).ok()).collect()
+    tids.into_iter().filter_map(|tid| of_thread(tid, vcpus).ok()).collect()
 }
 
-fn of_thread(tid: u32) -> sys::Result<ThreadUsage> {
+fn of_thread(tid: u32, vcpus: &[u32]) -> sys::Result<ThreadUsage> {
     let thread = Thread::open(tid)?;
     let (status, usage) = (thread.status()?, thread.meter()?.read()?);
     let time = CpuTime { ran_ns: usage.ran.as_ns(), waited_ns: usage.waited.as_ns() };
-    let is_vcpu = Role::of(&status.name) == Role::Vcpu;
+    let is_vcpu = Role::of(&status.name) == Role::Vcpu || vcpus.contains(&tid);
     Ok(ThreadUsage { tid, is_vcpu, cpu: status.cpu, time, dispatches: usage.dispatches, name: status.name })
 }
 
@@ -61,6 +62,7 @@ mod tests {
             name: "this".into(),
             kind: Kind::Process,
             process: Some(Process { pid, start_time, user: 0 }),
+            vcpus: Vec::new(),
             generation: 0,
             desired: Desired::default(),
             source: None,
@@ -91,6 +93,9 @@ mod tests {
         let threads = of_threads(&vm).threads;
         let of_vcpu = threads.iter().find(|thread| thread.is_vcpu).unwrap();
         assert!(of_vcpu.name == "CPU 0/KVM" && of_vcpu.dispatches > 0, "{of_vcpu:?}");
+        // Without a name, the monitor knows.
+        let this = Vm { vcpus: vec![thread::current()], ..this_process() };
+        assert!(of_threads(&this).threads.iter().any(|it| it.tid == thread::current() && it.is_vcpu));
         drop(sender);
         vcpu.join().unwrap();
         let mut other = this_process();

@@ -25,6 +25,8 @@ impl From<Error> for Failure {
 
 /// Returns a client of the service at `at`.
 pub(super) fn client(at: &AtService) -> Result<Client, Failure> {
+    // A command answers soon, also on a busy host. A refusal costs only time.
+    let _ = sys::attributes::run_promptly();
     match &at.host {
         Some(host) => Ok(Client::remote(host, &places::certs_of_client(at.certs.as_deref())?)?),
         None => Ok(Client::at(&places::socket_of_client(at.socket.as_deref()))?),

@@ -168,7 +168,7 @@ impl<K: Kernel> Dispatcher<K> {
         // The pid may have been reused since the scan.
         let identity = self.kernel.identity(&leader);
         let scanned = scanned.filter(|scanned| scanned.leader == identity).or_else(|| scan(&self.kernel, pid));
-        let mut found = found_in(&self.kernel, pid, scanned)?;
+        let mut found = found_in(&self.kernel, pid, &request.vcpus, scanned)?;
         if found.len() > THREADS_MOST {
             return Err(Refusal::TooManyThreads { most: THREADS_MOST });
         }

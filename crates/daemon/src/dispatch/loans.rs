@@ -88,10 +88,10 @@ impl<K: Kernel> Dispatcher<K> {
         if member.is_released || member.has_ended || !member.lacks_loan(&self.kernel) {
             return None;
         }
-        if let Some(role) = role {
-            let is_vcpu = |role| usize::from(role == Role::Vcpu);
-            client.vcpus = client.vcpus + is_vcpu(role) - is_vcpu(member.role);
-            member.role = role;
+        // The name of a vCPU's thread need not say so.
+        if role == Some(Role::Vcpu) && member.role != Role::Vcpu {
+            client.vcpus += 1;
+            member.role = Role::Vcpu;
         }
         let mut reason = None;
         let is_busy = matches!(loan, Err(sys::Error::Busy { .. }));

@@ -58,6 +58,8 @@ pub struct PromiseRequest {
     /// Whether the journal must record every sleep of the client. Otherwise, it omits sleeps of less than a period if the
     /// client is alone on its CPU and has slept often, because the agent then takes fewer turns.
     pub records_sleeps: bool,
+    /// Tids of threads that run vCPUs although their [names](super::Role::of) do not say so.
+    pub vcpus: Vec<u32>,
 }
 
 impl PromiseRequest {
@@ -75,6 +77,7 @@ impl PromiseRequest {
             stagger: Nanos::ZERO,
             affinity: CpuSet::ALL,
             records_sleeps: false,
+            vcpus: Vec::new(),
         }
     }
 

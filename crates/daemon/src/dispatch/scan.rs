@@ -31,7 +31,7 @@ pub struct Found<T> {
     pub leader: Identity,
     /// Pid of the parent of the thread's process.
     pub parent: u32,
-    /// Role of the thread, according to its name.
+    /// Role of the thread, according to its name or to the request.
     pub role: Role,
 }
 
@@ -68,16 +68,20 @@ pub fn scan_beating<K: Kernel>(kernel: &K, pid: u32, beat: &dyn Fn()) -> Option<
     Some(Scanned { leader, found: find_beating(kernel, &known, beat) })
 }
 
-/// Returns the threads that a scan of process `pid` has found.
+/// Returns the threads that a scan of process `pid` has found. Those in `vcpus` run vCPUs, whatever their names are.
 ///
 /// # Errors
 /// The process has ended, or its threads cannot be listed.
 pub(super) fn found_in<K: Kernel>(
     kernel: &K,
     pid: u32,
+    vcpus: &[u32],
     scanned: Option<Scanned<K::Thread>>,
 ) -> Result<Vec<Found<K::Thread>>, Refusal> {
-    let found = scanned.ok_or(Refusal::Gone(pid))?.found;
+    let mut found = scanned.ok_or(Refusal::Gone(pid))?.found;
+    for new in found.iter_mut().filter(|new| vcpus.contains(&new.identity.tid)) {
+        new.role = Role::Vcpu;
+    }
     if found.is_empty() {
         // The threads cannot be listed or opened, or the process has ended.
         kernel.threads(pid)?;

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use sys::event::{Bell, Waiting};
-use sys::{affinity, clock, launch, memory, process, thread};
+use sys::{affinity, attributes, clock, launch, memory, process, thread};
 
 /// The name of the core in process lists.
 const NAME: &str = "tactus-core";
@@ -211,6 +211,8 @@ fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, front_ends: FrontEnds<'_>
                 if shared.has_turns {
                     shared.begin_beating();
                 }
+                // Commands are carried out soon, also beside busy threads. A refusal costs only time.
+                let _ = attributes::run_promptly();
                 Ok(catch_unwind(AssertUnwindSafe(|| front_ends::serve(shared, front_ends, end))))
             }
             Err(error) => Err(Failure::Refused(Explanation::new(format!("cannot start a thread: {error}"), ""))),

@@ -247,7 +247,7 @@ impl Reconciler {
         match &outcome {
             Ok(()) => (standing.refused, standing.pause) = (None, RETRY.0),
             // The core does not keep the promise of before any longer.
-            Err(refusal) if !standing.enforced.is_desired(core, &vm.name, &wanted) => {
+            Err(refusal) if !standing.enforced.is_desired(core, vm, &wanted) => {
                 standing.refused.get_or_insert_with(|| refusal.reason());
             }
             Err(_) => {}

@@ -44,6 +44,7 @@ impl Reconciler {
             name,
             kind: found.map_or(Kind::Process, |vm| vm.kind),
             process: found.map(|vm| vm.process),
+            vcpus: found.map(|vm| vm.vcpus.clone()).unwrap_or_default(),
             generation: record.map_or(0, |record| record.generation),
             desired,
             source,

@@ -122,6 +122,7 @@ pub(super) mod tests {
             name: "vm1".into(),
             kind: Kind::Qemu,
             process: None,
+            vcpus: Vec::new(),
             generation: 0,
             desired: Desired::default(),
             source: None,

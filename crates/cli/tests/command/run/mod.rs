@@ -20,6 +20,7 @@ mod interferes;
 mod keeps;
 mod lab;
 mod mechanisms;
+mod monitor;
 mod refuses;
 mod reservations;
 mod resident;

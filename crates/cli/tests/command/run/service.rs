@@ -13,10 +13,10 @@ use sys::clock;
 use sys::process::Process;
 
 /// A service with a core of its own, in a directory of its own.
-struct Service {
+pub(super) struct Service {
     begun: std::process::Child,
     process: Process,
-    place: Place,
+    pub(super) place: Place,
 }
 
 const SERVE: [&str; 11] = [
@@ -34,11 +34,11 @@ const SERVE: [&str; 11] = [
 ];
 
 impl Service {
-    fn begin() -> Service {
+    pub(super) fn begin() -> Service {
         Service::at(Place::new(), &[])
     }
 
-    fn at(place: Place, further: &[&str]) -> Service {
+    pub(super) fn at(place: Place, further: &[&str]) -> Service {
         let mut command = place.command(&[&SERVE[..], further].concat());
         let begun = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let process = Process::open(begun.id()).unwrap();
@@ -51,12 +51,12 @@ impl Service {
     }
 
     /// Runs a command of a client.
-    fn client(&self, args: &[&str]) -> Done {
+    pub(super) fn client(&self, args: &[&str]) -> Done {
         self.place.run(&[args, &["--socket", "api.sock"]].concat())
     }
 
     /// Runs a command of a client that succeeds, and returns its JSON.
-    fn json(&self, args: &[&str]) -> Value {
+    pub(super) fn json(&self, args: &[&str]) -> Value {
         let done = self.client(&[args, &["--json"]].concat());
         assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
         serde_json::from_str(&done.stdout).unwrap()
@@ -77,12 +77,12 @@ impl Service {
         (status.parse().unwrap(), body.to_string())
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(super) fn get(&self, path: &str) -> Value {
         serde_json::from_str(&self.curl(&[], path).1).unwrap_or_default()
     }
 
     /// Ends the service in order.
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         self.process.terminate().unwrap();
         assert!(self.process.ends_within(PATIENCE));
         assert_eq!(self.begun.wait().unwrap().code(), Some(0));
@@ -92,7 +92,7 @@ impl Service {
     }
 
     /// Kills the service, and returns its directory. Its core stays.
-    fn kill(mut self) -> Place {
+    pub(super) fn kill(mut self) -> Place {
         self.process.kill().unwrap();
         self.begun.wait().unwrap();
         std::mem::replace(&mut self.place, Place::new())

@@ -126,7 +126,7 @@ impl<K: Kernel> KernelKept<K> {
         let reservation = choice::reservation(request, &all)?;
         let leader = self.kernel.identity(&eligible(&self.kernel, pid, ours)?);
         let scanned = scanned.filter(|scanned| scanned.leader == leader).or_else(|| scan(&self.kernel, pid));
-        let found = found_in(&self.kernel, pid, scanned)?;
+        let found = found_in(&self.kernel, pid, &request.vcpus, scanned)?;
         let is_held = |new: &Found<K::Thread>| self.threads.iter().any(|it| it.identity == new.identity);
         if let Some(new) = found.iter().find(|new| is_held(new)) {
             let name = self.threads.iter().find(|it| it.identity == new.identity).map(|it| it.name.clone());
@@ -175,7 +175,8 @@ impl<K: Kernel> KernelKept<K> {
         let all = self.books.topology().all();
         let reservation = choice::reservation(request, &all)?;
         eligible(&self.kernel, pid, ours)?;
-        let chosen = choice::choose(pid, found_in(&self.kernel, pid, scan(&self.kernel, pid))?, request.cpus)?;
+        let chosen =
+            choice::choose(pid, found_in(&self.kernel, pid, &request.vcpus, scan(&self.kernel, pid))?, request.cpus)?;
         // A thread of the promise of before has the reservation of this promise.
         let is_new = |new: &&Found<K::Thread>| !self.threads.iter().any(|it| it.identity == new.identity);
         chosen.iter().filter(is_new).try_for_each(|new| choice::check_thread(&self.kernel, new, &all))?;

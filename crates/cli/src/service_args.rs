@@ -174,6 +174,12 @@ pub(crate) struct SchedInfo {
     /// Accepted for scripts of virsh, like --live
     #[arg(long, hide_short_help = true)]
     pub(crate) current: bool,
+    /// Change nothing; show whether the change would be made
+    #[arg(long, requires = "set")]
+    pub(crate) dry_run: bool,
+    /// Reason of the change, for the audit log
+    #[arg(long, value_name = "TEXT", requires = "set")]
+    pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) at: AtService,
 }

@@ -14,9 +14,7 @@ pub(crate) fn set(args: &Set) -> Result<(), Failure> {
     let change = |desired: &mut Desired| wish(args, desired);
     let client = client(&args.at)?;
     if args.dry_run {
-        let Vm { mut desired, .. } = client.show(&args.vm)?;
-        change(&mut desired)?;
-        return print(&client.would_set(&args.vm, args.if_generation, &desired)?, args.at.json);
+        return print(&would_be_changed(&client, &args.vm, args.if_generation, change)?, args.at.json);
     }
     let vm = changed(&client, &args.vm, args.if_generation, args.reason.as_deref(), change)?;
     print(&vm, args.at.json)
@@ -49,6 +47,18 @@ fn paused(vm: &str, desired: &mut Desired, is_paused: bool) -> Result<(), Failur
     }
     desired.paused = is_paused;
     Ok(())
+}
+
+/// Returns `vm` as it would be after `change`. Nothing changes.
+pub(super) fn would_be_changed(
+    client: &Client,
+    vm: &str,
+    generation: Option<u64>,
+    change: impl Fn(&mut Desired) -> Result<(), Failure>,
+) -> Result<Vm, Failure> {
+    let Vm { mut desired, .. } = client.show(vm)?;
+    change(&mut desired)?;
+    Ok(client.would_set(vm, generation, &desired)?)
 }
 
 /// Applies `change` to what is desired for `vm`. If another client changes the VM at the same time, begins again with the

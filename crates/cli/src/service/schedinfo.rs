@@ -3,7 +3,7 @@
 //! `cpu_shares`, `global_period` and `global_quota` have the meaning that they have for QEMU (virsh(1), libvirt 11.3); the
 //! two times are in microseconds. `slice` and `period` are a promise, also in microseconds.
 
-use super::changes::changed;
+use super::changes::{changed, would_be_changed};
 use super::views::client;
 use crate::failure::{Failure, usage};
 use crate::output;
@@ -22,9 +22,11 @@ const PARAMETERS: [&str; 5] = ["cpu_shares", "global_period", "global_quota", "s
 pub(crate) fn schedinfo(args: &SchedInfo) -> Result<(), Failure> {
     let wanted = args.set.iter().map(|text| parameter(text)).collect::<Result<Vec<_>, Failure>>()?;
     let client = client(&args.at)?;
-    let vm = match wanted.is_empty() {
-        true => client.show(&args.vm)?,
-        false => changed(&client, &args.vm, None, None, |desired| change(&wanted, desired))?,
+    let change = |desired: &mut Desired| change(&wanted, desired);
+    let vm = match (wanted.is_empty(), args.dry_run) {
+        (true, _) => client.show(&args.vm)?,
+        (false, true) => would_be_changed(&client, &args.vm, None, change)?,
+        (false, false) => changed(&client, &args.vm, None, args.reason.as_deref(), change)?,
     };
     let text = if args.at.json { output::json(&values(&vm))? } else { shown(&vm) };
     Ok(output::print(&text)?)

@@ -225,7 +225,12 @@ fn a_service_that_only_observes_has_no_core_and_refuses_changes() {
     let at = |args: &[&str]| place.run(&[args, &["--socket", "api.sock"]].concat());
     assert_eq!(at(&["show", &vm]).code, Some(0));
     assert_eq!(at(&["top", "--count", "1"]).code, Some(0));
-    for change in [&["set", &vm, "--weight", "50"][..], &["set", &vm, "--weight", "50", "--dry-run"]] {
+    for change in [
+        &["set", &vm, "--weight", "50"][..],
+        &["set", &vm, "--weight", "50", "--dry-run"],
+        &["schedinfo", &vm, "--set", "cpu_shares=50", "--reason", "a test"],
+        &["schedinfo", &vm, "--set", "cpu_shares=50", "--dry-run"],
+    ] {
         let refused = at(change);
         assert_eq!(refused.code, Some(2), "{}", refused.stderr);
         assert!(refused.stderr.contains("the service only observes"), "{}", refused.stderr);

@@ -22,6 +22,8 @@ use sys::{clock, thread};
 /// the dispatcher. The agent of the keeper's CPU cannot even beat, because the keeper then runs at the priority of the
 /// agents.
 pub(super) const AT_ONCE: usize = 4;
+/// Number of warnings that are kept. A resident core can run for years; its earliest warnings are dropped.
+const WARNINGS_MOST: usize = 100;
 
 /// State shared by the threads of the daemon.
 pub(super) struct Shared<'k> {
@@ -122,6 +124,9 @@ impl<'k> Shared<'k> {
     pub(super) fn warn(&self, reason: Explanation) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if !warnings.contains(&reason) {
+            if warnings.len() == WARNINGS_MOST {
+                warnings.remove(0);
+            }
             warnings.push(reason);
         }
     }
@@ -269,6 +274,18 @@ pub(super) mod tests {
             failure: Mutex::new(None),
             notification: Bell::new().unwrap(),
         }
+    }
+
+    #[test]
+    fn the_latest_warnings_are_kept_each_once() {
+        let (directory, kernel) = (tempfile::tempdir().unwrap(), Linux::new().unwrap());
+        let shared = shared(&kernel, directory.path());
+        for nth in 0..=WARNINGS_MOST {
+            shared.warn(Explanation::new(format!("warning {nth}"), ""));
+            shared.warn(Explanation::new(format!("warning {nth}"), ""));
+        }
+        let warnings = shared.warnings.into_inner().unwrap();
+        assert_eq!((warnings.len(), &*warnings[0].reason), (WARNINGS_MOST, "warning 1"));
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod shared;
 mod turn_timers;
 
 pub use client::{Client, serve};
+pub use connection::VERSION;
 pub use core::{run_core, run_resident};
 pub use entrance::Entrance;
 pub use failure::Failure;

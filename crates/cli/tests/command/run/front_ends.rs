@@ -3,6 +3,7 @@
 use super::super::Place;
 use super::{HOG, Live, Now, PATIENCE, assert_restored, crowded_hog, share, soon, turn};
 use daemon::directory::Directory;
+use daemon::live::VERSION;
 use sched::Nanos;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -76,7 +77,11 @@ struct Bare {
     place: Place,
 }
 
-const GREETING: [u8; 12] = *b"TACTUSMS\x05\0\0\0";
+/// Returns the greeting of a program with messages of this version.
+fn greeting(version: u32) -> [u8; 12] {
+    [&b"TACTUSMS"[..], &version.to_le_bytes()].concat().try_into().unwrap()
+}
+
 /// The command that requests all warnings, with its length, and the reply without warnings.
 const WARNINGS: [u8; 5] = [1, 0, 0, 0, 9];
 const NO_WARNINGS: [u8; 3] = [1, 7, 0];
@@ -98,10 +103,10 @@ impl Bare {
     /// Starts a core that keeps promises by turns, with its table in the directory `live`.
     fn ready() -> Bare {
         let mut bare = Bare::begin();
-        bare.send(&GREETING);
-        let mut greeting = [0; 12];
-        bare.socket.read_exact(&mut greeting).unwrap();
-        assert_eq!(greeting, GREETING);
+        bare.send(&greeting(VERSION));
+        let mut answer = [0; 12];
+        bare.socket.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, greeting(VERSION));
         // The directory, the policy of turns without values of knobs, no reservations, no fault, and inheritance.
         let opening = [&[4][..], b"live", &[1, 8], b"gang-edf", &[0, 0, 0, 0, 0]].concat();
         bare.send(&[&[u8::try_from(opening.len()).unwrap(), 0, 0, 0], &opening[..]].concat());
@@ -135,14 +140,16 @@ impl Bare {
 #[test]
 fn a_core_refuses_a_front_end_of_another_version_or_none_at_all() {
     let Some(_turn) = turn() else { return };
+    let next = format!("sends messages of version {}, and this program of {VERSION}", VERSION + 1);
+    let malformed = [&greeting(VERSION)[..], b"\x03\0\0\0\xff\xff\xff"].concat();
     let greetings: [(&[u8], &str); 3] = [
-        (b"TACTUSMS\x06\0\0\0", "sends messages of version 6, and this program of 5"),
+        (&greeting(VERSION + 1), &next),
         (b"GET / HTTP/1.1", "the other process is no process of Tactus"),
-        (b"TACTUSMS\x05\0\0\0\x03\0\0\0\xff\xff\xff", "malformed message"),
+        (&malformed, "malformed message"),
     ];
-    for (greeting, words) in greetings {
+    for (bytes, words) in greetings {
         let mut bare = Bare::begin();
-        bare.send(greeting);
+        bare.send(bytes);
         let (code, said, place) = bare.done();
         assert!(code == Some(2) && said.contains(words), "{code:?}: {said}");
         assert_eq!(place.files(), [""; 0], "no directory is created");

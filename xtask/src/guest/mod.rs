@@ -13,7 +13,7 @@ use crate::step::{Failure, Outcome, Step, clock, run_all};
 use crate::{component, downloads, seed};
 use anyhow::Result;
 use archive::Archive;
-use boot::{End, Machine, Ran, System, Time};
+use boot::{End, Machine, Ran, System};
 use clap::Args;
 use jobs::{Extent, JOBS, Job};
 use kernel::Kernel;
@@ -57,18 +57,11 @@ pub(crate) fn fetch() -> Result<(), String> {
 pub(crate) fn steps() -> Vec<Step> {
     let seed = seed::of_sources();
     let jobs = JOBS.iter().filter_map(|job| Some((job, Extent::begin(job.suite_rounds?, seed))));
-    let mut jobs: Vec<_> = jobs.collect();
-    // Debian takes longest, and begins first beside the other guests.
-    jobs.sort_by_key(|(job, _)| (job.time == Time::Executed, job.system != System::Debian));
-    jobs.into_iter().map(|(job, extent)| step(job, kernel::SUITE.to_string(), extent, false)).collect()
+    jobs.map(|(job, extent)| step(job, kernel::SUITE.to_string(), extent, false)).collect()
 }
 
 fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {
-    Step {
-        name: job.title,
-        check: Box::new(move || check(job, &kernel, &extent.with_seed(), keep)),
-        is_independent: job.time == Time::Executed,
-    }
+    Step { name: job.title, check: Box::new(move || check(job, &kernel, &extent.with_seed(), keep)) }
 }
 
 /// Runs one job in a guest.

@@ -82,10 +82,19 @@ fn beside_hogs() -> Result<String> {
     run("virsh start vm1 && tactus set vm1 --period 10ms --slice 2ms")?;
     let _hogs = hogs()?;
     kept("vm1", PATIENCE)?;
-    let before = periods("vm1")?;
-    clock::sleep(Nanos::s(5));
-    let after = periods("vm1")?;
-    let (judged, missed) = (after.judged - before.judged, after.missed - before.missed);
+    let mut measured = None;
+    for _ in 0..2 {
+        let before = periods("vm1")?;
+        clock::sleep(Nanos::s(5));
+        let after = periods("vm1")?;
+        let since = |after: u64, before: u64| after.checked_sub(before);
+        measured = since(after.judged, before.judged).zip(since(after.missed, before.missed));
+        if measured.is_some() {
+            break;
+        }
+        println!("the promise was made again: {}", run("timeout 3 tactus events --after 0 | tail -n 30; true")?);
+    }
+    let (judged, missed) = measured.context("the promise was made again twice")?;
     ensure!(judged >= 200, "only {judged} periods were judged");
     let part = missed as f64 / judged as f64;
     ensure!(part <= MISSED_MOST, "{missed} of {judged} periods were missed");

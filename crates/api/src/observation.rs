@@ -1,6 +1,6 @@
 //! [`Observation`]: what the threads of a VM did for some time, and what ran instead of them.
 
-use crate::{CpuTime, Histogram, Measured};
+use crate::{Histogram, Measured, ThreadUsage};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use utoipa::ToSchema;
@@ -37,19 +37,9 @@ pub struct Observation {
 /// What a thread of a VM did for some time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ObservedThread {
-    /// Tid of the thread.
-    pub tid: u32,
-    /// Name of the thread.
-    pub name: String,
-    /// Whether the name is that of a vCPU.
-    pub is_vcpu: bool,
-    /// The CPU on which the thread runs, or has run last.
-    pub cpu: usize,
-    /// CPU time.
+    /// The CPU time and the dispatches of the thread in this time.
     #[serde(flatten)]
-    pub time: CpuTime,
-    /// Number of times that the thread received a CPU.
-    pub dispatches: u64,
+    pub usage: ThreadUsage,
     /// The waits for a CPU that ended in this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,

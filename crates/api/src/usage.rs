@@ -28,7 +28,7 @@ pub struct Usage {
     pub id: String,
     /// Pid of its process.
     pub pid: u32,
-    /// Number of vCPUs: the threads whose names are those of vCPUs.
+    /// Number of vCPUs.
     pub vcpus: u32,
     /// CPU time of the vCPUs.
     pub of_vcpus: CpuTime,
@@ -45,14 +45,14 @@ pub struct ThreadUsages {
     pub threads: Vec<ThreadUsage>,
 }
 
-/// The CPU time of a thread since its start.
+/// The CPU time of a thread: since its start, or during an [`Observation`](crate::Observation).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ThreadUsage {
     /// Tid of the thread.
     pub tid: u32,
     /// Name of the thread.
     pub name: String,
-    /// Whether the name is that of a vCPU.
+    /// Whether the thread runs a vCPU, according to its name or to the monitor of the VM.
     pub is_vcpu: bool,
     /// The CPU on which the thread runs, or has run last.
     pub cpu: usize,

@@ -2,15 +2,14 @@
 
 mod account;
 
+use crate::usage::{VmThread, threads_of};
 use account::{Account, Observed};
-use api::{CpuTime, Instead, Measured, Observation, ObservedThread, Process, Waits};
-use daemon::dispatch::Role;
-use sched::{CpuSet, EntityId, Nanos};
+use api::{Instead, Measured, Observation, ObservedThread, Process, Waits};
+use sched::{EntityId, Nanos};
 use std::collections::BTreeMap;
 use sys::cgroup::{Hierarchy, Version};
 use sys::switches::{Record, Switch, Switches};
-use sys::thread::{self, Thread};
-use sys::usage::{Meter, Usage};
+use sys::thread::Thread;
 use sys::{clock, cpus};
 
 /// Interval between two readings of the records. The buffer of a CPU has room for about a thousand switches.
@@ -30,12 +29,13 @@ pub(crate) fn between(before: &Parts, after: &Parts) -> Vec<Measured> {
     after.iter().map(since).collect()
 }
 
-/// Observes the threads of `process` for `length`. Those in `vcpus` run vCPUs, whatever their names are. The measurements of the promise are left empty.
+/// Observes the threads of `process` for `length`. Those in `vcpus` run vCPUs, whatever their names are. The measurements of
+/// the promise are left empty.
 pub(crate) fn observe(process: Process, vcpus: &[u32], length: Nanos) -> Observation {
     let from = clock::now();
-    let mut threads = Threads::of(process);
+    let threads = threads_of(process, vcpus);
     let (throttled, stolen) = (throttled(process), stolen());
-    let (mut recorder, unrecorded) = match Recorder::new(&mut threads) {
+    let (mut recorder, unrecorded) = match Recorder::new(&threads) {
         Ok(recorder) => (Some(recorder), None),
         Err(error) => (None, Some(error.to_string())),
     };
@@ -59,65 +59,23 @@ pub(crate) fn observe(process: Process, vcpus: &[u32], length: Nanos) -> Observa
         throttled_ns: since(throttled, self::throttled(process)),
         stolen_ns: since(stolen, self::stolen()),
         lost: recorder.as_ref().map_or(0, |recorder| recorder.lost),
-        threads: threads.observed(vcpus, recorder.map(|recorder| recorder.account)),
+        threads: observed(threads, recorder.map(|recorder| recorder.account)),
         unrecorded,
     }
 }
 
-/// A thread of the VM at the start of the observation.
-#[derive(Debug)]
-struct AtStart {
-    thread: Thread,
-    meter: Meter,
-    name: String,
-    usage: Usage,
-}
-
-impl AtStart {
-    fn of(tid: u32) -> sys::Result<AtStart> {
-        let thread = Thread::open(tid)?;
-        let (name, meter) = (thread.status()?.name, thread.meter()?);
-        let usage = meter.read()?;
-        Ok(AtStart { thread, meter, name, usage })
-    }
-}
-
-/// The threads of the VM.
-#[derive(Debug)]
-struct Threads(Vec<AtStart>);
-
-impl Threads {
-    fn of(process: Process) -> Threads {
-        let is_same = thread::status(process.pid).is_ok_and(|status| status.start_time == process.start_time);
-        let mut tids = if is_same { thread::threads(process.pid).unwrap_or_default() } else { Vec::new() };
-        tids.sort_unstable();
-        // A thread that has ended meanwhile does not count.
-        Threads(tids.into_iter().filter_map(|tid| AtStart::of(tid).ok()).collect())
-    }
-
-    /// Returns what the threads did since the start. A thread that has ended has no usage.
-    fn observed(self, vcpus: &[u32], mut account: Option<Account>) -> Vec<ObservedThread> {
-        let mut names = Names::default();
-        let each = |AtStart { thread, meter, name, usage }: AtStart| {
-            let now = meter.read().unwrap_or(usage);
-            let time = CpuTime {
-                ran_ns: now.ran.saturating_sub(usage.ran).as_ns(),
-                waited_ns: now.waited.saturating_sub(usage.waited).as_ns(),
-            };
-            let observed = account.as_mut().and_then(|account| account.remove(thread.tid()));
-            ObservedThread {
-                tid: thread.tid(),
-                is_vcpu: Role::of(&name) == Role::Vcpu || vcpus.contains(&thread.tid()),
-                name,
-                cpu: thread.status().map_or(0, |status| status.cpu),
-                time,
-                dispatches: now.dispatches.saturating_sub(usage.dispatches),
-                waits: observed.as_ref().map(waits),
-                instead: observed.map(|observed| names.longest(&observed.instead)).unwrap_or_default(),
-            }
-        };
-        self.0.into_iter().map(each).collect()
-    }
+/// Returns what the threads did since the start of the observation.
+fn observed(threads: Vec<VmThread>, mut account: Option<Account>) -> Vec<ObservedThread> {
+    let mut names = Names::default();
+    let each = |thread: VmThread| {
+        let observed = account.as_mut().and_then(|account| account.remove(thread.tid()));
+        ObservedThread {
+            usage: thread.into_usage(),
+            waits: observed.as_ref().map(waits),
+            instead: observed.map(|observed| names.longest(&observed.instead)).unwrap_or_default(),
+        }
+    };
+    threads.into_iter().map(each).collect()
 }
 
 /// The names of threads, each read once.
@@ -168,21 +126,20 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Records the switches from now on. Reads the threads' waits again, up to this instant.
-    fn new(threads: &mut Threads) -> sys::Result<Recorder> {
-        let online: CpuSet = cpus::online()?;
-        let switches = online.iter().map(Switches::on_cpu).collect::<sys::Result<Vec<Switches>>>()?;
+    /// Records the switches from now on. The waits that the kernel has counted so far do not count.
+    fn new(threads: &[VmThread]) -> sys::Result<Recorder> {
+        let switches = cpus::online()?.iter().map(Switches::on_cpu).collect::<sys::Result<Vec<Switches>>>()?;
         let mut account = Account::default();
-        for at_start in &mut threads.0 {
-            if let Ok(usage) = at_start.meter.read() {
-                account.add(at_start.thread.tid(), usage.waited);
+        for thread in threads {
+            if let Some(waited) = thread.waited() {
+                account.add(thread.tid(), waited);
             }
         }
         Ok(Recorder { switches, account, later: Vec::new(), lost: 0 })
     }
 
     /// Reads the new records.
-    fn read(&mut self, threads: &Threads) {
+    fn read(&mut self, threads: &[VmThread]) {
         // Later records of a CPU that is read first would precede earlier ones of the others.
         let until = clock::now();
         for of_cpu in &mut self.switches {
@@ -199,9 +156,9 @@ impl Recorder {
         for switch in self.later.drain(..present) {
             self.account.switch(switch);
         }
-        for at_start in &threads.0 {
-            if let Ok(usage) = at_start.meter.read() {
-                self.account.waited(at_start.thread.tid(), usage.waited);
+        for thread in threads {
+            if let Some(waited) = thread.waited() {
+                self.account.waited(thread.tid(), waited);
             }
         }
     }

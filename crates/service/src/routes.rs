@@ -218,14 +218,7 @@ async fn observation(
     let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
     let absent = || Problem::new(409, "Conflict", format!("{} does not run", vm.name), "start it");
     let process = vm.process.ok_or_else(absent)?;
-    let busy = |_| {
-        Problem::new(
-            503,
-            "Service Unavailable",
-            "another client observes a VM",
-            "repeat the request after its observation",
-        )
-    };
+    let busy = |_| Problem::new(503, "Service Unavailable", "too many clients observe VMs", "repeat the request later");
     let permit = shared.observing.clone().try_acquire_owned().map_err(busy)?;
     let before = shared.requests.ask(|reply| Ask::Parts(vm.id.clone(), reply)).await?;
     let vcpus = vm.vcpus.clone();

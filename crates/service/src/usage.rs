@@ -2,8 +2,10 @@
 
 use api::{CpuTime, Process, ThreadUsage, ThreadUsages, Usage, Usages, Vm};
 use daemon::dispatch::Role;
+use sched::Nanos;
 use sys::clock;
 use sys::thread::{self, Thread};
+use sys::usage::Meter;
 
 /// Returns the CPU time of the VMs that run.
 pub(crate) fn of_all(vms: &[Vm]) -> Usages {
@@ -29,29 +31,69 @@ pub(crate) fn of_threads(vm: &Vm) -> ThreadUsages {
     ThreadUsages { at_ns: clock::now().as_ns(), threads }
 }
 
-/// Returns the CPU time of the threads of a process; none if it has ended. Those in `vcpus` run vCPUs, whatever their names
-/// are.
+/// Returns the CPU time of the threads of a process.
 fn of_process(process: Process, vcpus: &[u32]) -> Vec<ThreadUsage> {
+    threads_of(process, vcpus).into_iter().map(|thread| thread.first).collect()
+}
+
+/// A thread of a VM, and its CPU time when it was opened.
+#[derive(Debug)]
+pub(crate) struct VmThread {
+    thread: Thread,
+    meter: Meter,
+    first: ThreadUsage,
+}
+
+/// Returns the threads of a process, by tid; none if it has ended. Those in `vcpus` run vCPUs, whatever their names are.
+pub(crate) fn threads_of(process: Process, vcpus: &[u32]) -> Vec<VmThread> {
     let is_same = thread::status(process.pid).is_ok_and(|status| status.start_time == process.start_time);
     let mut tids = if is_same { thread::threads(process.pid).unwrap_or_default() } else { Vec::new() };
     tids.sort_unstable();
     // A thread that has ended meanwhile does not count.
-    tids.into_iter().filter_map(|tid| of_thread(tid, vcpus).ok()).collect()
+    tids.into_iter().filter_map(|tid| VmThread::open(tid, vcpus).ok()).collect()
 }
 
-fn of_thread(tid: u32, vcpus: &[u32]) -> sys::Result<ThreadUsage> {
-    let thread = Thread::open(tid)?;
-    let (status, usage) = (thread.status()?, thread.meter()?.read()?);
-    let time = CpuTime { ran_ns: usage.ran.as_ns(), waited_ns: usage.waited.as_ns() };
-    let is_vcpu = Role::of(&status.name) == Role::Vcpu || vcpus.contains(&tid);
-    Ok(ThreadUsage { tid, is_vcpu, cpu: status.cpu, time, dispatches: usage.dispatches, name: status.name })
+impl VmThread {
+    fn open(tid: u32, vcpus: &[u32]) -> sys::Result<VmThread> {
+        let thread = Thread::open(tid)?;
+        let (status, meter) = (thread.status()?, thread.meter()?);
+        let usage = meter.read()?;
+        let time = CpuTime { ran_ns: usage.ran.as_ns(), waited_ns: usage.waited.as_ns() };
+        let is_vcpu = Role::of(&status.name) == Role::Vcpu || vcpus.contains(&tid);
+        let (cpu, name) = (status.cpu, status.name);
+        let first = ThreadUsage { tid, is_vcpu, cpu, time, dispatches: usage.dispatches, name };
+        Ok(VmThread { thread, meter, first })
+    }
+
+    pub(crate) fn tid(&self) -> u32 {
+        self.first.tid
+    }
+
+    /// Returns the sum of all waits for a CPU since the thread has started; `None` if it has ended.
+    pub(crate) fn waited(&self) -> Option<Nanos> {
+        self.meter.read().ok().map(|usage| usage.waited)
+    }
+
+    /// Returns the CPU time since the thread was opened; none if it has ended.
+    pub(crate) fn into_usage(self) -> ThreadUsage {
+        let VmThread { thread, meter, first } = self;
+        let (ran, waited, dispatches) = match meter.read() {
+            Ok(now) => (now.ran.as_ns(), now.waited.as_ns(), now.dispatches),
+            Err(_) => (0, 0, 0),
+        };
+        let time = CpuTime {
+            ran_ns: ran.saturating_sub(first.time.ran_ns),
+            waited_ns: waited.saturating_sub(first.time.waited_ns),
+        };
+        let cpu = thread.status().map_or(first.cpu, |status| status.cpu);
+        ThreadUsage { cpu, time, dispatches: dispatches.saturating_sub(first.dispatches), ..first }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use api::{Desired, Kind, Measured, Phase, State};
-    use sched::Nanos;
 
     fn this_process() -> Vm {
         let pid = std::process::id();

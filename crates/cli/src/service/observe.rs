@@ -68,10 +68,10 @@ fn threads(observed: &Observation) -> String {
     let titles = ["thread", "name", "CPU", "ran", "waited", "waits", "p50", "p99", "longest"];
     let mut grid = Grid::new(titles.map(str::to_string).to_vec(), 2);
     let share = |ns: u64| percent(ns.saturating_mul(1_000_000) / observed.length_ns.max(1));
-    let is_active = |thread: &&ObservedThread| thread.time.ran_ns > 0 || thread.time.waited_ns > 0;
+    let is_active = |thread: &&ObservedThread| thread.usage.time.ran_ns > 0 || thread.usage.time.waited_ns > 0;
     for thread in observed.threads.iter().filter(is_active) {
-        let mut row = vec![thread.tid.to_string(), thread.name.clone(), thread.cpu.to_string()];
-        row.extend([share(thread.time.ran_ns), share(thread.time.waited_ns)]);
+        let mut row = vec![thread.usage.tid.to_string(), thread.usage.name.clone(), thread.usage.cpu.to_string()];
+        row.extend([share(thread.usage.time.ran_ns), share(thread.usage.time.waited_ns)]);
         match thread.waits.as_ref().filter(|waits| waits.count > 0) {
             Some(waits) => {
                 row.push(waits.count.to_string());
@@ -103,9 +103,9 @@ fn promise(observed: &Observation) -> String {
 
 /// Returns a table of the threads that ran while vCPUs waited; without vCPUs, while any thread of the VM waited.
 fn instead(observed: &Observation) -> String {
-    let has_vcpus = observed.threads.iter().any(|thread| thread.is_vcpu);
+    let has_vcpus = observed.threads.iter().any(|thread| thread.usage.is_vcpu);
     let mut sums: BTreeMap<u32, Instead> = BTreeMap::new();
-    for thread in observed.threads.iter().filter(|thread| thread.is_vcpu || !has_vcpus) {
+    for thread in observed.threads.iter().filter(|thread| thread.usage.is_vcpu || !has_vcpus) {
         for instead in &thread.instead {
             let sum = sums.entry(instead.tid).or_insert_with(|| Instead { ran_ns: 0, ..instead.clone() });
             sum.ran_ns += instead.ran_ns;

@@ -265,7 +265,7 @@ fn an_observation_names_the_threads_that_ran_instead() {
             eprintln!("SKIPPED: {why}");
             break;
         }
-        let (waited, waits) = (thread.time.waited_ns, thread.waits.as_ref().unwrap());
+        let (waited, waits) = (thread.usage.time.waited_ns, thread.waits.as_ref().unwrap());
         assert!(waits.count > 0 && waits.histogram.0.iter().sum::<u64>() == waits.count, "{observation:?}");
         assert!(thread.instead.iter().any(|it| it.tid == hog.pid() && it.ran_ns > 0), "{observation:?}");
         let instead: u64 = thread.instead.iter().map(|it| it.ran_ns).sum();

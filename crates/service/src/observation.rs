@@ -18,10 +18,10 @@ const READING: Nanos = Nanos::ms(10);
 const INSTEAD_MOST: usize = 8;
 
 /// The measurements of each entity of a promise.
-pub(crate) type Parts = BTreeMap<EntityId, Measured>;
+pub(crate) type PerCpu = BTreeMap<EntityId, Measured>;
 
 /// Returns the measurements of a promise between two readings, for each of its CPUs.
-pub(crate) fn between(before: &Parts, after: &Parts) -> Vec<Measured> {
+pub(crate) fn between(before: &PerCpu, after: &PerCpu) -> Vec<Measured> {
     let since = |(entity, measured): (&EntityId, &Measured)| match before.get(entity) {
         Some(before) => measured.since(before),
         None => *measured,

@@ -1,6 +1,6 @@
 //! [`Requests`]: the way from the REST interface to the reconciler, which works on a thread of its own.
 
-use crate::observation::Parts;
+use crate::observation::PerCpu;
 use crate::reconciler::{ChangeRequest, Reconciler};
 use api::{Host, Problem, Vm};
 use sched::Nanos;
@@ -24,8 +24,8 @@ pub(crate) enum Ask {
     Host(oneshot::Sender<Host>),
     List(oneshot::Sender<Vec<Vm>>),
     Show(String, oneshot::Sender<Result<Vm, Problem>>),
-    /// The measurements of each part of the promise to the VM with an id.
-    Parts(String, oneshot::Sender<Parts>),
+    /// The measurements of the promise to the VM with an id, for each of its CPUs.
+    PerCpu(String, oneshot::Sender<PerCpu>),
     Set(Box<ChangeRequest>, oneshot::Sender<Result<Vm, Problem>>),
     WouldSet(Box<ChangeRequest>, oneshot::Sender<Result<Vm, Problem>>),
 }
@@ -113,7 +113,7 @@ fn answer(reconciler: &mut Reconciler, ask: Ask, waiting: &Receiver<Ask>) -> Opt
         Ask::Host(reply) => drop(reply.send(reconciler.host())),
         Ask::List(reply) => drop(reply.send(reconciler.list())),
         Ask::Show(vm, reply) => drop(reply.send(reconciler.show(&vm))),
-        Ask::Parts(id, reply) => drop(reply.send(reconciler.parts(&id))),
+        Ask::PerCpu(id, reply) => drop(reply.send(reconciler.per_cpu(&id))),
         Ask::Set(request, reply) => return change(reconciler, (*request, reply), waiting),
         Ask::WouldSet(request, reply) => drop(reply.send(reconciler.would_set(&request))),
     }

@@ -220,14 +220,14 @@ async fn observation(
     let process = vm.process.ok_or_else(absent)?;
     let busy = |_| Problem::new(503, "Service Unavailable", "too many clients observe VMs", "repeat the request later");
     let permit = shared.observing.clone().try_acquire_owned().map_err(busy)?;
-    let before = shared.requests.ask(|reply| Ask::Parts(vm.id.clone(), reply)).await?;
+    let before = shared.requests.ask(|reply| Ask::PerCpu(vm.id.clone(), reply)).await?;
     let vcpus = vm.vcpus.clone();
     let observe = move || {
         let _permit = permit;
         observation::observe(process, &vcpus, length)
     };
     let Json(mut observed) = read(observe).await?;
-    let after = shared.requests.ask(|reply| Ask::Parts(vm.id.clone(), reply)).await?;
+    let after = shared.requests.ask(|reply| Ask::PerCpu(vm.id.clone(), reply)).await?;
     observed.promise = observation::between(&before, &after);
     Ok(Json(observed))
 }

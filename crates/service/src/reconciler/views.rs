@@ -3,7 +3,7 @@
 use super::Reconciler;
 use crate::carried::Wanted;
 use crate::inventory::Found;
-use crate::observation::Parts;
+use crate::observation::PerCpu;
 use crate::terms;
 use api::{Host, Kind, Phase, Problem, State, Vm};
 use daemon::live::Client;
@@ -74,11 +74,11 @@ impl Reconciler {
         Ok(shown)
     }
 
-    /// Returns the measurements of each part of the promise to the VM with this id.
-    pub(crate) fn parts(&mut self, id: &str) -> Parts {
+    /// Returns the measurements of the promise to the VM with this id, for each of its CPUs.
+    pub(crate) fn per_cpu(&mut self, id: &str) -> PerCpu {
         // Events that the core has not reported yet would count later.
         self.read_news(clock::now());
-        let Some(standing) = self.standings.get(id) else { return Parts::new() };
+        let Some(standing) = self.standings.get(id) else { return PerCpu::new() };
         let of = |e: &EntityId| (*e, standing.of_entities.get(e).copied().unwrap_or_default());
         standing.enforced.entities().iter().map(of).collect()
     }

@@ -2,7 +2,17 @@
 
 use super::service::Service;
 use super::{soon, turn};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+
+/// A VM. Dropping this value ends it, also after a failed assertion: the next VM with its name would be another one.
+struct Vm(Child);
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 #[test]
 fn the_vcpus_of_a_vm_without_names_of_threads_are_known_from_its_monitor() {
@@ -12,11 +22,11 @@ fn the_vcpus_of_a_vm_without_names_of_threads_are_known_from_its_monitor() {
     qemu.args(["-name", "nameless", "-accel", "tcg,thread=multi", "-smp", "2", "-m", "16", "-nodefaults"]);
     qemu.args(["-display", "none", "-qmp", "unix:qmp.sock,server=on,wait=off"]).current_dir(service.place.0.path());
     let begun = qemu.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let mut qemu = match begun {
-        Ok(qemu) => qemu,
+    let vm = match begun {
+        Ok(qemu) => Vm(qemu),
         Err(error) => return eprintln!("SKIPPED: qemu-system-x86_64: {error}"),
     };
-    let pid = qemu.id();
+    let pid = vm.0.id();
     soon("the VM is found", || service.client(&["show", "nameless"]).code == Some(0));
     service.json(&["set", "nameless", "--slice", "6ms", "--period", "20ms", "--cpus", "2"]);
     let vcpus = || -> Vec<u32> {
@@ -38,7 +48,6 @@ fn the_vcpus_of_a_vm_without_names_of_threads_are_known_from_its_monitor() {
     let service = Service::at(place, &[]);
     let shown = service.json(&["show", "nameless"]);
     assert_eq!((&shown["state"]["phase"], &shown["vcpus"]), (&"kept".into(), &serde_json::json!(tids)));
-    let _ = qemu.kill();
-    qemu.wait().unwrap();
+    drop(vm);
     service.end();
 }

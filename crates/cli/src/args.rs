@@ -150,6 +150,9 @@ pub(crate) struct Core {
     /// Directory of the table of originals; by default /run/tactus, or tactus in $XDG_RUNTIME_DIR
     #[arg(long, value_name = "DIR", requires = "listen")]
     pub(crate) directory: Option<PathBuf>,
+    /// What the former program of this process passes on: the descriptors of its state, socket and locks
+    #[arg(long, value_name = "FD,FD,FD,FD", requires = "listen")]
+    pub(crate) handover: Option<String>,
 }
 
 #[derive(Args, Debug)]

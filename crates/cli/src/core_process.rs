@@ -7,11 +7,17 @@ use crate::raising::Raising;
 use crate::run::plan::directory;
 use crate::run::terms::on_this_host;
 use daemon::Explanation;
-use daemon::live::{Entrance, run_core, run_resident};
+use daemon::directory::Directory;
+use daemon::guardian::this_program;
+use daemon::live::{COMMAND, Entrance, Handover, Held, Replacement, Residence, Setup, run_core, run_resident};
 use daemon::terms::Terms;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::Builder;
 use sys::event::Bell;
 
 /// Runs the core. SIGTERM ends it in order.
@@ -26,25 +32,72 @@ pub(crate) fn run(args: &Core) -> ExitCode {
 }
 
 fn serve(args: &Core) -> Result<(), Explanation> {
-    let end = Arc::new(Bell::new()?);
-    let request = Arc::clone(&end);
-    let handled = sys::process::heeding_nohup(|| ctrlc::set_handler(move || request.ring()));
-    handled.map_err(|error| Explanation::new(error.to_string(), ""))?;
     match (args.descriptor, &args.listen) {
-        (None, Some(socket)) => resident(args, socket, &end),
-        (descriptor, _) => run_core(descriptor.expect("one of the two is required"), policies::find, &end),
+        (None, Some(socket)) => resident(args, socket),
+        (descriptor, _) => {
+            let end = Arc::new(Bell::new()?);
+            let request = Arc::clone(&end);
+            let handled = sys::process::heeding_nohup(|| ctrlc::set_handler(move || request.ring()));
+            handled.map_err(|error| Explanation::new(error.to_string(), ""))?;
+            run_core(descriptor.expect("one of the two is required"), policies::find, &end)
+        }
     }
 }
 
-/// Runs a resident core that listens at `socket`, with every mechanism that works on this host.
-fn resident(args: &Core, socket: &Path, end: &Bell) -> Result<(), Explanation> {
+/// Runs a resident core that listens at `socket`, with every mechanism that works on this host. SIGHUP replaces it by the
+/// program at its path.
+fn resident(args: &Core, socket: &Path) -> Result<(), Explanation> {
+    let unreadable = |error: std::io::Error| Explanation::new(format!("cannot find this program: {error}"), "");
+    // The path of the program before another file takes its place.
+    let program = std::env::current_exe().map_err(unreadable)?;
+    let (end, request) = (Arc::new(Bell::new()?), Arc::new(Bell::new()?));
+    heed(Arc::clone(&end), Arc::clone(&request))?;
+    let directory = directory(args.directory.as_deref()).map_err(explained)?;
+    // The socket may be in the directory.
+    directory.create()?;
+    let complain = |reason: &Explanation| complain(&format!("tactus core: {reason}"));
+    let (entrance, held, former) = match &args.handover {
+        Some(passed) => Handover::inherited(passed)?.open(args.user, &directory, complain)?,
+        None => {
+            let entrance = Entrance::at(socket, args.user)?;
+            (entrance, Held::acquire(&directory).map_err(|failure| failure.reason().clone())?, None)
+        }
+    };
+    let setup = match &former {
+        Some(former) => former.setup(policies::find, this_program())?,
+        None => usual_setup(&directory)?,
+    };
+    let replacement = Replacement { request: &request, program, arguments: arguments_of(args, socket) };
+    let residence =
+        Residence { entrance: &entrance, ready: &service::manager::ready, replacement, complain: &complain, held };
+    run_resident(&setup, &residence, former, &end).map_err(|failure| failure.reason().clone())
+}
+
+/// Returns the parameters of a core with every mechanism that works on this host.
+fn usual_setup(directory: &Directory) -> Result<Setup, Explanation> {
     let turns = on_this_host(Raising::Auto).map_err(explained)?;
     // Without SCHED_DEADLINE, all promises are kept by turns.
     let reservations = on_this_host(Raising::Deadline).ok();
-    let directory = directory(args.directory.as_deref()).map_err(explained)?;
-    let setup = Terms::setup([Some(&turns), reservations.as_ref()].into_iter().flatten(), directory.clone());
-    // The socket may be in the directory.
-    directory.create()?;
-    let entrance = Entrance::at(socket, args.user)?;
-    run_resident(&setup, &entrance, &service::manager::ready, end).map_err(|failure| failure.reason().clone())
+    Ok(Terms::setup([Some(&turns), reservations.as_ref()].into_iter().flatten(), directory.clone()))
+}
+
+/// Rings `end` at SIGINT and SIGTERM, and `replacement` at SIGHUP.
+fn heed(end: Arc<Bell>, replacement: Arc<Bell>) -> Result<(), Explanation> {
+    let failed = |error: std::io::Error| Explanation::new(format!("cannot handle signals: {error}"), "");
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
+    let heeding =
+        move || signals.forever().for_each(|signal| if signal == SIGHUP { replacement.ring() } else { end.ring() });
+    Builder::new().name("tactus-signals".to_string()).spawn(heeding).map(drop).map_err(failed)
+}
+
+/// Returns the arguments with which another program takes the place of this core.
+fn arguments_of(args: &Core, socket: &Path) -> Vec<OsString> {
+    let mut all: Vec<OsString> = vec![COMMAND.into(), "--listen".into(), socket.into()];
+    if let Some(user) = args.user {
+        all.extend(["--user".into(), user.to_string().into()]);
+    }
+    if let Some(directory) = &args.directory {
+        all.extend(["--directory".into(), directory.into()]);
+    }
+    all
 }

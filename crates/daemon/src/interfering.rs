@@ -158,6 +158,20 @@ impl InterferingThreads {
         self.found.iter().filter(|(identity, _)| !is_ours(identity)).map(|(_, thread)| thread.clone()).collect()
     }
 
+    /// Returns the threads of the last scan, each with its start time, for a new program of this process.
+    #[must_use]
+    pub fn pass_on(&self) -> Vec<(u64, InterferingThread)> {
+        self.found.iter().map(|(identity, thread)| (identity.start_time, thread.clone())).collect()
+    }
+
+    /// Returns the threads that the former program of this process has found, as a scan of now.
+    #[must_use]
+    pub fn of_former(found: Vec<(u64, InterferingThread)>) -> InterferingThreads {
+        let identity = |start_time, thread: &InterferingThread| Identity { tid: thread.tid, start_time };
+        let found = found.into_iter().map(|(start_time, thread)| (identity(start_time, &thread), thread));
+        InterferingThreads { sample: (clock::now(), BTreeMap::new()), found: found.collect() }
+    }
+
     fn scan(&mut self, is_ours: &dyn Fn(&Identity) -> bool, pause: impl Fn(Nanos)) {
         let mut candidates = candidates(is_ours);
         // A share over a longer time would hide a thread that has just become busy.

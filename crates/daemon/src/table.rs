@@ -65,6 +65,14 @@ const HEAD: usize = AT_AGENT_BEATS + CPUS_MAX;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Row(usize);
 
+impl Row {
+    /// Returns the number of the row. Another program that opens the table finds the row by this number.
+    #[must_use]
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
 /// A process or thread whose beats the table counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beating {
@@ -409,6 +417,12 @@ impl Table {
     #[must_use]
     pub fn standby(&self) -> Option<Identity> {
         self.load_identity(AT_STANDBY)
+    }
+
+    /// Returns whether the table has the version that this program writes.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.cells.load(AT_VERSION) == VERSION
     }
 
     /// Returns the identity of the daemon. If the recorded tid is invalid, returns tid 0, which no thread has.

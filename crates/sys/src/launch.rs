@@ -1,11 +1,12 @@
-//! Starting programs: a check for executable files, inherited descriptors beyond the standard streams, and the end of a
-//! process with its parent.
+//! Starting programs: a check for executable files, inherited descriptors beyond the standard streams, files in memory,
+//! and the end of a process with its parent.
 
 use crate::{Error, Result};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::Signal;
+use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -80,6 +81,16 @@ pub fn inherited(number: i32) -> Result<OwnedFd> {
     let own = fcntl_dupfd_cloexec(borrowed, 3).map_err(cannot)?;
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(cannot)?;
     Ok(own)
+}
+
+/// Returns a file without a name, in memory. `name` is shown in /proc only.
+///
+/// # Errors
+/// There are too many open files, or there is too little memory.
+pub fn memory_file(name: &str) -> Result<File> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC);
+    file.map(File::from)
+        .map_err(|errno| Error::from(errno, format!("create the file {name} in memory"), "close other files"))
 }
 
 /// Makes the kernel kill this process when the thread that forked it ends.

@@ -72,6 +72,17 @@ impl LocalListener {
         Ok(LocalListener { listener, path, inode: None })
     }
 
+    /// Returns the listening socket `socket`, which an earlier program of this process has created. Its file is removed
+    /// with the value.
+    ///
+    /// # Errors
+    /// `socket` is no Unix socket that listens at a path.
+    pub fn of_former(socket: OwnedFd) -> Result<LocalListener> {
+        let mut listener = LocalListener::inherited(socket)?;
+        listener.inode = inode(&listener.path);
+        Ok(listener)
+    }
+
     /// Returns the path at which the socket listens.
     #[must_use]
     pub fn path(&self) -> &Path {

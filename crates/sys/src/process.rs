@@ -4,7 +4,7 @@ use crate::thread::{Identity, Thread};
 use crate::{Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
 use sched::Nanos;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -92,6 +92,13 @@ impl Process {
                 }
             }
         }
+    }
+
+    /// Reaps the process, a child of this process, if it has ended. Returns false while it has not ended.
+    #[must_use]
+    pub fn reap(&self) -> bool {
+        // The call fails if the child was reaped before.
+        !matches!(waitid(WaitId::PidFd(self.handle.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG), Ok(None))
     }
 
     /// Returns how the process ended. `None`: the process has not ended, or the kernel does not report the end to this

@@ -1,7 +1,7 @@
 //! Shared state of processes: words in a file that outlive every process, and an exclusive lock.
 
 use crate::{Error, Result};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -123,8 +123,8 @@ impl Drop for Words {
 /// An exclusive file lock. The process holds the lock until it drops this value or ends.
 #[derive(Debug)]
 pub struct Lock {
-    // Closing the file unlocks it.
-    _file: File,
+    // Closing all descriptors of the file unlocks it.
+    file: File,
 }
 
 /// The result of an attempt to lock a file.
@@ -157,7 +157,19 @@ impl Lock {
         let written = file.set_len(0).and_then(|()| file.rewind());
         let written = written.and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(|error| Error::from(error, format!("write {}", path.display()), REMEDY))?;
-        Ok(Locked::Ours(Lock { _file: file }))
+        Ok(Locked::Ours(Lock { file }))
+    }
+
+    /// Returns the lock that an earlier program of this process has passed on as `descriptor`.
+    #[must_use]
+    pub fn inherited(descriptor: OwnedFd) -> Lock {
+        Lock { file: File::from(descriptor) }
+    }
+}
+
+impl AsFd for Lock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
@@ -168,7 +180,7 @@ const WAITING_MOST: i32 = 4096;
 /// scope is the network namespace of the process. The kernel releases the lock when its process ends.
 #[derive(Debug)]
 pub struct HostLock {
-    _socket: OwnedFd,
+    socket: OwnedFd,
 }
 
 /// The result of an attempt to hold a host lock.
@@ -206,11 +218,23 @@ impl HostLock {
         match net::bind(&own, &address) {
             Ok(()) => {
                 net::listen(&own, WAITING_MOST).map_err(failed)?;
-                Ok(HostLocked::Ours(HostLock { _socket: own }))
+                Ok(HostLocked::Ours(HostLock { socket: own }))
             }
             Err(Errno::ADDRINUSE) => Ok(HostLocked::Held(HostLock::holder(name))),
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Returns the lock that an earlier program of this process has passed on as `descriptor`.
+    #[must_use]
+    pub fn inherited(descriptor: OwnedFd) -> HostLock {
+        HostLock { socket: descriptor }
+    }
+}
+
+impl AsFd for HostLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

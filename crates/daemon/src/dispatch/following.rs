@@ -103,13 +103,13 @@ impl<K: Kernel> Dispatcher<K> {
         }
         let sibling = self.sibling_on(e, &permitted);
         if let Some(to) = sibling.filter(|_| !is_alone) {
-            self.hand_over(e, to, &wish);
+            self.transfer(e, to, &wish);
             return;
         }
         let Err(why) = self.move_client(e, &wish, permitted, now) else { return };
         match sibling {
             Some(to) => {
-                self.hand_over(e, to, &wish);
+                self.transfer(e, to, &wish);
                 if let Some(client) = self.clients.get_mut(e) {
                     let what = format!("no thread of {} may run on CPU {}: {why}", client.name, client.cpu);
                     client.trouble = Some(Explanation::new(what, "let a thread run there, or make a smaller promise"));
@@ -152,7 +152,7 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Makes a thread of client `from` a thread of client `to`.
-    fn hand_over(&mut self, from: EntityId, to: EntityId, wish: &Wish) {
+    fn transfer(&mut self, from: EntityId, to: EntityId, wish: &Wish) {
         let Some(client) = self.clients.get_mut(from) else { return };
         let Some(at) = client.members.iter().position(|member| member.identity == wish.thread) else { return };
         let (cpu, confined) = (client.cpu, client.confined);

@@ -7,6 +7,7 @@
 //! dispatcher prevents, such as the steal time of a hypervisor.
 
 use sched::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// Time that a full window covers, unless its number of periods is out of range.
 const WINDOW: Nanos = Nanos::s(1);
@@ -27,7 +28,7 @@ pub(super) struct Judgement {
 }
 
 /// The judged periods of the window, as a ring. Recording a period allocates no memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct KeptRecord {
     missed: Box<[bool]>,
     /// Index of the next period in the ring.

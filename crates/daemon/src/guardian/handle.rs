@@ -12,7 +12,7 @@ use sched::{Instant, Nanos};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use sys::attributes::{self, Attributes};
 use sys::clock;
 use sys::process::Process;
@@ -26,11 +26,10 @@ const END: Nanos = Nanos::s(1);
 /// Interval between two checks of a starting guardian.
 const LOOK: Nanos = Nanos::ms(1);
 
-/// A guardian that this process has started. Dropping the handle does not end the guardian, which must outlive a daemon
+/// A guardian, a child of this process. Dropping the handle does not end the guardian, which must outlive a daemon
 /// that ends abruptly. The file descriptor of the handle becomes readable when the guardian ends.
 #[derive(Debug)]
 pub struct Handle {
-    child: Child,
     process: Process,
     identity: Identity,
     pulse: Pulse,
@@ -59,15 +58,21 @@ impl Handle {
         let mut child = command.spawn().map_err(|error| failed(&error.to_string()))?;
         // The child is not reaped yet, so its pid is not reused.
         match Process::open(child.id()).and_then(|process| Ok((process, Thread::open(child.id())?.identity()))) {
-            Ok((process, identity)) => {
-                Ok(Handle { child, process, identity, pulse: Pulse::begin(table, clock::now()) })
-            }
+            Ok((process, identity)) => Ok(Handle { process, identity, pulse: Pulse::begin(table, clock::now()) }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(error.into())
             }
         }
+    }
+
+    /// Returns the handle to the guardian or the standby with identity `identity`, which an earlier program of this process
+    /// has started; `None` if it has ended.
+    #[must_use]
+    pub fn of_former(identity: Identity, table: &Table) -> Option<Handle> {
+        let process = Process::open_as(identity).ok().filter(|process| !process.has_ended())?;
+        Some(Handle { process, identity, pulse: Pulse::begin(table, clock::now()) })
     }
 
     /// Starts a guardian like [`Handle::spawn`]. Returns when the guardian watches the daemon.
@@ -133,21 +138,21 @@ impl Handle {
 
     /// Waits until the guardian ends. The table must be finished, so that nothing is left to guard. Kills a guardian
     /// that does not end within a second, and waits for one second more.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
         if !self.process.ends_within(END) {
             // The guardian hangs, and is no longer needed.
             let _ = self.process.kill();
             let _ = self.process.ends_within(END);
         }
-        let _ = self.child.try_wait();
+        let _ = self.process.reap();
     }
 
     /// Kills the guardian, so that a new guardian can be started. Does not wait for its end, which a system call may delay.
-    /// The caller reaps the child.
-    pub fn kill(mut self) -> Child {
-        // The child may have ended already.
-        let _ = self.child.kill();
-        self.child
+    /// The caller reaps the process.
+    pub fn kill(self) -> Process {
+        // The guardian may have ended already.
+        let _ = self.process.kill();
+        self.process
     }
 }
 

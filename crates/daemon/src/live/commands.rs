@@ -1,8 +1,11 @@
 //! [`Commands`]: carries out the commands of the front end, in the command thread.
 
 use super::connection::{Connection, Received};
+use super::core::Held;
+use super::entrance::Entrance;
+use super::handover::{self, NotReplaced, Replacement, State};
 use super::kernel_kept;
-use super::message::{Command, Message, News, ProcessId, Reply, Roster};
+use super::message::{Command, Message, News, Opening, ProcessId, Reply, Roster};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::dispatch::{
@@ -10,7 +13,8 @@ use crate::dispatch::{
     is_reserved, release_groups, scan_beating, share,
 };
 use crate::interfering::{InterferingThreads, belongs};
-use crate::kernel::CpuShare;
+use crate::kernel::{CpuShare, Kernel};
+use crate::linux::Linux;
 use crate::restore::PATIENCE;
 use crate::table::Beating;
 use sched::{EntityId, Instant, Limit, Nanos};
@@ -27,16 +31,21 @@ use trace::Event;
 const COMMAND_MOST: usize = 1 << 16;
 /// Time for which the command thread answers commands after another process has requested the end of the core.
 const LAST_COMMANDS: Nanos = Nanos::ms(500);
+/// Maximum time to wait for a standby of the guardian before this program is replaced.
+const STANDBY: Nanos = Nanos::s(2);
+
+/// The result of a scan of a process.
+pub(super) type ScannedProcess<'k> = Scanned<<&'k Linux as Kernel>::Thread>;
 
 /// The state of the command thread.
 pub(super) struct Commands<'a, 'k> {
-    shared: &'a Shared<'k>,
+    pub(super) shared: &'a Shared<'k>,
     /// Bell that another process rings to request the end of the core.
     end: &'a Bell,
     /// Instant until which commands are answered; [`Instant::NEVER`] before a request for the end.
     last: Cell<Instant>,
     interfering: RefCell<InterferingThreads>,
-    roster: RefCell<Roster>,
+    pub(super) roster: RefCell<Roster>,
 }
 
 impl<'a, 'k> Commands<'a, 'k> {
@@ -49,9 +58,56 @@ impl<'a, 'k> Commands<'a, 'k> {
         commands
     }
 
+    /// Returns the state of a program that continues the promises and shares of `former`, the former program of this process.
+    /// `end` is the bell for the end of the core.
+    pub(super) fn of_former(shared: &'a Shared<'k>, end: &'a Bell, mut former: State) -> Commands<'a, 'k> {
+        let interfering = InterferingThreads::of_former(std::mem::take(&mut former.interfering));
+        let (interfering, roster) = (RefCell::new(interfering), RefCell::default());
+        let commands = Commands { shared, end, last: Cell::new(Instant::NEVER), interfering, roster };
+        commands.find_interfering::<()>(&[]);
+        commands.take_over(former);
+        commands
+    }
+
+    /// Replaces this program, and does not return unless this is not possible.
+    pub(super) fn replace(
+        &self,
+        replacement: &Replacement<'_>,
+        from: (&Entrance, &Held),
+        opening: Opening,
+    ) -> NotReplaced {
+        let shared = self.shared;
+        if let Err(refused) = self.refuse_if_ending() {
+            return NotReplaced::Unchanged(refused.reason());
+        }
+        self.await_standby();
+        let roster = self.judged_roster();
+        handover::replace(shared, replacement, from, opening, (roster, self.interfering.borrow().pass_on()))
+    }
+
+    /// Waits until the standby of the guardian is ready. The next program ends it, and starts its own.
+    fn await_standby(&self) {
+        let (table, end) = (&self.shared.table, clock::now().saturating_add(STANDBY));
+        let is_ready = || {
+            let standby = table.standby().filter(|standby| table.guardian() != Some(*standby));
+            standby.is_some_and(|standby| thread::Thread::open_as(standby).is_ok())
+        };
+        while !is_ready() && clock::now() < end {
+            self.beat();
+            clock::sleep(Nanos::ms(5));
+        }
+    }
+
+    /// Returns the roster, with the present judgement about each promise.
+    pub(super) fn judged_roster(&self) -> Roster {
+        let mut roster = self.roster.borrow_mut();
+        roster.judge(|e| self.shared.promises(e, |promises| promises.is_kept(e)));
+        roster.clone()
+    }
+
     /// Beats, and answers a request for the end of the core: all threads are restored at once. The threads wait neither
     /// for the front end, which may be stopped, nor for the end of a command.
-    fn beat(&self) {
+    pub(super) fn beat(&self) {
         self.shared.table.beat(Beating::Commands);
         if self.end.rings() > 0 && !self.is_ending() {
             restore_all(self.shared);
@@ -131,11 +187,7 @@ impl<'a, 'k> Commands<'a, 'k> {
                 let news = read_news(shared);
                 Reply::News(News { dismissed: self.struck(news.dismissed), ..news })
             }
-            Command::ReadRoster => {
-                let mut roster = self.roster.borrow_mut();
-                roster.judge(|e| shared.promises(e, |promises| promises.is_kept(e)));
-                Reply::Roster(roster.clone())
-            }
+            Command::ReadRoster => Reply::Roster(self.judged_roster()),
             Command::ReportsWakeups { entity } => {
                 Reply::ReportsWakeups(shared.promises(entity, |promises| promises.reports_wakeups(entity)))
             }
@@ -149,12 +201,28 @@ impl<'a, 'k> Commands<'a, 'k> {
     }
 
     /// Makes a promise to a process and its descendants. With a hard limit, the call takes some 10 ms more.
-    fn admit(&self, request: &PromiseRequest, process: ProcessId) -> Result<Vec<EntityId>, Refusal> {
+    pub(super) fn admit(&self, request: &PromiseRequest, process: ProcessId) -> Result<Vec<EntityId>, Refusal> {
+        self.await_leaving(process.pid);
+        // The agents would wait for a scan of many threads with the dispatcher.
+        self.admit_scanned(request, process, self.scan(process), request)
+    }
+
+    /// Scans a process for an admission.
+    pub(super) fn scan(&self, process: ProcessId) -> Option<ScannedProcess<'k>> {
+        let is_ours = ancestors().contains(&process.pid);
+        if is_ours { None } else { scan_beating(&self.shared.kernel, process.pid, &|| self.beat()) }
+    }
+
+    /// Makes the promise `request` to a process, with the result of a scan. The roster has the request `asked`.
+    pub(super) fn admit_scanned(
+        &self,
+        request: &PromiseRequest,
+        process: ProcessId,
+        scanned: Option<ScannedProcess<'k>>,
+        asked: &PromiseRequest,
+    ) -> Result<Vec<EntityId>, Refusal> {
         let (shared, ours, pid) = (self.shared, ancestors(), process.pid);
         let beat = || self.beat();
-        self.await_leaving(pid);
-        // The agents would wait for a scan of many threads with the dispatcher.
-        let scanned = if ours.contains(&pid) { None } else { scan_beating(&shared.kernel, pid, &beat) };
         let leader = scanned.as_ref().map(Scanned::leader);
         if leader.is_some_and(|leader| !process.is(leader)) {
             return Err(Refusal::Gone(pid));
@@ -166,7 +234,7 @@ impl<'a, 'k> Commands<'a, 'k> {
             let may_admit = || self.refuse_if_ending().and_then(|()| running(process).map(drop));
             let entities = kernel_kept::admit(shared, request, pid, &ours, scanned, may_admit)?;
             shared.keeper_bell.ring();
-            self.roster.borrow_mut().made(&entities, leader.map_or(process, Into::into), request.clone());
+            self.roster.borrow_mut().made(&entities, leader.map_or(process, Into::into), asked.clone());
             return Ok(entities);
         }
         if !shared.has_turns {
@@ -174,7 +242,6 @@ impl<'a, 'k> Commands<'a, 'k> {
         }
         kernel_kept::count_reserved(shared);
         // A CPU without an agent cannot serve a client, even if the client may run on that CPU.
-        let asked = request;
         let request = PromiseRequest { affinity: request.affinity.and(&shared.cpus()), ..request.clone() };
         let Shared { kernel, table, .. } = shared;
         let enclosure = match request.reservation.limit {

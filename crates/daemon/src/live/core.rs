@@ -7,10 +7,11 @@ use super::entrance::Entrance;
 use super::failure::Failure;
 use super::fault::Fault;
 use super::front_ends::{self, FrontEnds};
+use super::handover::{Former, Replacement, State};
 use super::keeper::{self, Watcher};
 use super::message::{Message, Opening};
 use super::setup::{AdmissionPolicy, Setup};
-use super::shared::{Shared, at_agent_priority, restore_all};
+use super::shared::{Raised, Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::directory::Directory;
 use crate::dispatch::{Dispatcher, KernelKept, Promises};
@@ -20,14 +21,15 @@ use crate::linux::{Linux, Sentinels};
 use crate::realtime_group;
 use crate::restore::{self, PATIENCE, restore_beating};
 use crate::table::{Beating, Table};
-use sched::{Descriptor, Nanos};
+use sched::{Descriptor, Instant, Nanos};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use sys::event::{Bell, Waiting};
-use sys::{affinity, attributes, clock, launch, memory, process, thread};
+use sys::shared::{HostLock, Lock};
+use sys::{affinity, clock, launch, memory, process, thread};
 
 /// The name of the core in process lists.
 const NAME: &str = "tactus-core";
@@ -64,37 +66,86 @@ pub fn run_core(
         Received::Message(opening) => opening,
         Received::Malformed(reason) => return Err(reason),
     };
-    let outcome = opening
-        .setup(find, this_program())
-        .map_err(Failure::Refused)
-        .and_then(|setup| serve(&setup, FrontEnds::Only(&mut connection), end));
+    let outcome = opening.setup(find, this_program()).map_err(Failure::Refused).and_then(|setup| {
+        let held = Held::acquire(&setup.directory)?;
+        serve(&setup, &held, None, FrontEnds::Only(&mut connection), end)
+    });
     let patience = clock::now() + MESSAGE;
     // The front end may have ended.
     let _ = connection.send(&Message::Ended(outcome), || clock::now() < patience);
     Ok(())
 }
 
-/// Turns this process into a resident core, which serves the front ends that connect to `entrance`, one after another.
-/// Calls `ready` when the first one can be served. Returns when the end is requested, by a front end or by a ring of `end`,
-/// and all threads are restored.
+/// What a resident core needs besides its parameters.
+pub struct Residence<'r> {
+    /// The socket for the front ends, which are served one after another.
+    pub entrance: &'r Entrance,
+    /// Is called when the first front end can be served.
+    pub ready: &'r dyn Fn(),
+    /// How this program is replaced by another one.
+    pub replacement: Replacement<'r>,
+    /// Is called with the reason why this program could not be replaced.
+    pub complain: &'r dyn Fn(&Explanation),
+    /// The locks of the directory and of the host.
+    pub held: Held,
+}
+
+impl std::fmt::Debug for Residence<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Residence").field("entrance", &self.entrance).finish_non_exhaustive()
+    }
+}
+
+/// Turns this process into a resident core. Returns when the end is requested, by a front end or by a ring of `end`, and all
+/// threads are restored. `former`: this program has replaced another one in this process, and continues its promises.
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn run_resident(setup: &Setup, entrance: &Entrance, ready: &dyn Fn(), end: &Bell) -> Result<(), Failure> {
+pub fn run_resident(
+    setup: &Setup,
+    residence: &Residence<'_>,
+    former: Option<Former>,
+    end: &Bell,
+) -> Result<(), Failure> {
     thread::set_name(NAME);
-    serve(setup, FrontEnds::Of { entrance, setup, ready }, end)
+    serve(setup, &residence.held, former, FrontEnds::Of { residence, setup }, end)
+}
+
+/// The locks of a core.
+#[derive(Debug)]
+pub struct Held {
+    /// The lock of the directory.
+    pub(super) lock: Lock,
+    /// The right to dispatch on this host.
+    pub(super) host: HostLock,
+}
+
+impl Held {
+    /// Locks the directory and the host.
+    ///
+    /// # Errors
+    /// Another process holds a lock, or the directory is not usable.
+    pub fn acquire(directory: &Directory) -> Result<Held, Failure> {
+        Ok(Held { lock: directory.lock()?, host: Directory::lock_host()? })
+    }
 }
 
 /// Keeps promises until the end is requested, and then restores all threads.
 ///
 /// # Errors
 /// See [`Failure`].
-fn serve(setup: &Setup, front_ends: FrontEnds<'_>, end: &Bell) -> Result<(), Failure> {
+fn serve(
+    setup: &Setup,
+    held: &Held,
+    former: Option<Former>,
+    front_ends: FrontEnds<'_>,
+    end: &Bell,
+) -> Result<(), Failure> {
     setup.fault.iter().for_each(Fault::begin_failing);
-    let held = setup.directory.lock()?;
-    let _host = Directory::lock_host()?;
-    // First restore the threads that a dead daemon has left changed.
-    restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
+    if former.is_none() {
+        // First restore the threads that a dead daemon has left changed.
+        restore::replay(&Linux::new()?, &setup.directory, &held.lock).map_err(Failure::Refused)?;
+    }
     sweep();
     realtime_group::enter();
     // The call fails without CAP_SYS_RESOURCE.
@@ -112,17 +163,29 @@ fn serve(setup: &Setup, front_ends: FrontEnds<'_>, end: &Bell) -> Result<(), Fai
     let (keeper_events, keeper_bell) = (Arc::new(Waiting::new()?), Arc::new(Bell::new()?));
     keeper_events.add(&*keeper_bell, keeper::KEEPER_BELL)?;
     let kernel = Linux::with(sentinels, waiting, Some((Arc::clone(&keeper_events), Arc::clone(&keeper_bell))))?;
-    let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
-    let watcher = Watcher::start(setup, Arc::clone(&table), Arc::clone(&keeper_events)).map_err(Failure::Refused);
+    let (table, former) = match former {
+        Some(Former { table, state, raised }) => (table, Some((state, raised))),
+        None => (setup.directory.create_table(ROWS, &held.lock).map_err(Failure::Refused)?, None),
+    };
+    let (table, is_new) = (Arc::new(table), former.is_none());
+    let begin = if is_new { Watcher::start } else { Watcher::take_over };
+    let watcher = begin(setup, Arc::clone(&table), Arc::clone(&keeper_events)).map_err(Failure::Refused);
     // Before the first promise, nothing is to be restored.
-    let watcher = watcher.inspect_err(|_| table.finish());
+    let watcher = watcher.inspect_err(|_| {
+        if is_new {
+            table.finish()
+        }
+    });
     let outcome = watcher.and_then(|mut watcher| {
-        let shared = share(setup, &kernel, &table, (channels, places), (keeper_events, keeper_bell));
+        let epoch = former.as_ref().map(|(state, _)| state.epoch);
+        let shared = share(setup, &kernel, (&table, epoch), (channels, places), (keeper_events, keeper_bell));
         let shared = shared.inspect_err(|_| {
-            table.finish();
-            watcher.stop();
+            if is_new {
+                table.finish();
+                watcher.stop();
+            }
         })?;
-        let answer = run(&shared, &mut watcher, front_ends, end);
+        let answer = run(&shared, &mut watcher, former, front_ends, end);
         if table.is_finished() {
             watcher.stop();
         }
@@ -135,7 +198,7 @@ fn serve(setup: &Setup, front_ends: FrontEnds<'_>, end: &Bell) -> Result<(), Fai
     // at its start.
     if table.is_finished() {
         remove_groups(table.daemon());
-        setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+        setup.directory.remove_table(&held.lock).map_err(Failure::Failed)?;
     } else {
         // Dropping the kernel waits for the sentinels. A sentinel cannot end while a thread that could not be restored
         // occupies its CPU at a higher priority, and the guardian restores this thread only when this process ends.
@@ -145,11 +208,11 @@ fn serve(setup: &Setup, front_ends: FrontEnds<'_>, end: &Bell) -> Result<(), Fai
 }
 
 /// Returns the state of the core: without clients, and with its agents on the CPUs of `channels`. `places` has the number
-/// of the channel of each CPU.
+/// of the channel of each CPU. `epoch` is time zero of the journals; `None`: now.
 fn share<'k>(
     setup: &Setup,
     kernel: &'k Linux,
-    table: &Arc<Table>,
+    (table, epoch): (&Arc<Table>, Option<Instant>),
     (channels, places): (Vec<Channel>, Vec<Option<usize>>),
     (keeper_events, keeper_bell): (Arc<Waiting>, Arc<Bell>),
 ) -> Result<Shared<'k>, Failure> {
@@ -160,7 +223,8 @@ fn share<'k>(
         return Err(Failure::Refused(Explanation::new("the daemon has no mechanism", "report this")));
     };
     let dispatcher = Dispatcher::new(kernel, Arc::clone(table), policy, knobs, cpus).map_err(refused)?;
-    let epoch = dispatcher.epoch();
+    let epoch = epoch.unwrap_or(dispatcher.epoch());
+    let dispatcher = dispatcher.with_epoch(epoch);
     let reserving = setup.reservations.as_ref().map(|AdmissionPolicy { policy, knobs }| {
         KernelKept::new(kernel, Arc::clone(table), policy, knobs, cpus, epoch, overrun()).map(Mutex::new)
     });
@@ -191,8 +255,15 @@ fn share<'k>(
     })
 }
 
-/// Starts the other threads of the core, carries out commands in this thread, and ends the other threads.
-fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, front_ends: FrontEnds<'_>, end: &Bell) -> Result<(), Failure> {
+/// Starts the other threads of the core, carries out commands in this thread, and ends the other threads. `former` is the
+/// state of the former program of this process, and the priority of this thread until that state is in force again.
+fn run(
+    shared: &Shared<'_>,
+    watcher: &mut Watcher<'_>,
+    former: Option<(State, Raised)>,
+    front_ends: FrontEnds<'_>,
+    end: &Bell,
+) -> Result<(), Failure> {
     std::thread::scope(|scope| {
         let agents = (0..shared.channels.len()).map(|place| {
             let name = format!("{AGENT_PREFIX}{}", shared.channels[place].cpu);
@@ -211,9 +282,7 @@ fn run(shared: &Shared<'_>, watcher: &mut Watcher<'_>, front_ends: FrontEnds<'_>
                 if shared.has_turns {
                     shared.begin_beating();
                 }
-                // Commands are carried out soon, also beside busy threads. A refusal costs only time.
-                let _ = attributes::run_promptly();
-                Ok(catch_unwind(AssertUnwindSafe(|| front_ends::serve(shared, front_ends, end))))
+                Ok(catch_unwind(AssertUnwindSafe(|| front_ends::serve(shared, former, front_ends, end))))
             }
             Err(error) => Err(Failure::Refused(Explanation::new(format!("cannot start a thread: {error}"), ""))),
         };

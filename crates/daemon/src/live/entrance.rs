@@ -2,7 +2,7 @@
 
 use crate::Explanation;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use sys::local_socket::{LocalListener, peer};
@@ -24,6 +24,14 @@ impl Entrance {
     /// The errors of [`LocalListener::at`].
     pub fn at(path: &Path, user: Option<u32>) -> Result<Entrance, Explanation> {
         Ok(Entrance { listener: LocalListener::at(path, 0o600, user)?, user })
+    }
+
+    /// Returns the socket that the former program of this process has created.
+    ///
+    /// # Errors
+    /// `socket` is no Unix socket that listens at a path.
+    pub(super) fn of_former(socket: OwnedFd, user: Option<u32>) -> Result<Entrance, Explanation> {
+        Ok(Entrance { listener: LocalListener::of_former(socket)?, user })
     }
 
     /// Accepts a connection, if one is waiting. A connection of any other user is closed, and counts as none. A process that

@@ -2,18 +2,19 @@
 
 use super::commands::Commands;
 use super::connection::{Connection, VERSION};
-use super::entrance::Entrance;
+use super::core::Residence;
 use super::failure::Failure;
 use super::fault::StalledThread;
+use super::handover::{NotReplaced, State};
 use super::keeper::FRONT_END;
 use super::message::{Message, Opening};
 use super::setup::Setup;
-use super::shared::{Shared, at_agent_priority};
+use super::shared::{Raised, Shared, at_agent_priority};
 use crate::Explanation;
 use sched::Nanos;
 use std::io;
-use sys::clock;
 use sys::event::{Bell, Waiting};
+use sys::{attributes, clock};
 
 /// Maximum time between two beats of the command thread while it waits.
 const BEAT: Nanos = Nanos::ms(500);
@@ -28,14 +29,14 @@ const COMMAND: u64 = 0;
 const REQUEST: u64 = 1;
 const OVER: u64 = 2;
 const VISITOR: u64 = 3;
+const REPLACEMENT: u64 = 4;
 
 /// The front ends of a core.
 pub(super) enum FrontEnds<'f> {
     /// The front end that has started the core. Its end is the end of the core.
     Only(&'f mut Connection),
-    /// The front ends that connect to the entrance of a resident core with the parameters `setup`. `ready` is called when the
-    /// core can serve them.
-    Of { entrance: &'f Entrance, setup: &'f Setup, ready: &'f dyn Fn() },
+    /// The front ends that connect to the entrance of a resident core with the parameters `setup`.
+    Of { residence: &'f Residence<'f>, setup: &'f Setup },
 }
 
 /// The reason why a front end is served no longer.
@@ -47,15 +48,27 @@ enum Left {
 }
 
 /// Carries out commands until a front end requests the end of the core, until the only front end closes its connection,
-/// until the core fails, or until `end` rings.
+/// until the core fails, or until `end` rings. First continues the promises of `former`, the former program of this
+/// process.
 ///
 /// # Errors
 /// The kernel refuses to wait, or to transfer messages.
-pub(super) fn serve(shared: &Shared<'_>, front_ends: FrontEnds<'_>, end: &Bell) -> Result<(), Failure> {
+pub(super) fn serve(
+    shared: &Shared<'_>,
+    former: Option<(State, Raised)>,
+    front_ends: FrontEnds<'_>,
+    end: &Bell,
+) -> Result<(), Failure> {
     let waiting = Waiting::new()?;
     waiting.add(end, REQUEST)?;
     waiting.add(&shared.notification, OVER)?;
-    let service = Service { shared, commands: Commands::new(shared, end), waiting };
+    let commands = match former {
+        Some((former, _raised)) => Commands::of_former(shared, end, former),
+        None => Commands::new(shared, end),
+    };
+    // Commands are carried out soon, also beside busy threads. A refusal costs only time.
+    let _ = attributes::run_promptly();
+    let service = Service { shared, commands, waiting };
     let epoch = at_agent_priority(|| shared.lock().epoch());
     let outcome = match front_ends {
         FrontEnds::Only(connection) => {
@@ -63,11 +76,13 @@ pub(super) fn serve(shared: &Shared<'_>, front_ends: FrontEnds<'_>, end: &Bell) 
             let begun = connection.send(&Message::Ready { epoch }, || service.commands.goes_on());
             begun.and_then(|()| service.converse(connection, None)).map(drop)
         }
-        FrontEnds::Of { entrance, setup, ready } => {
-            service.waiting.add(entrance, VISITOR)?;
-            ready();
-            let attached = Message::Attached { pid: std::process::id(), epoch, opening: Opening::new(setup) };
-            service.receive(&Visits { entrance, attached })
+        FrontEnds::Of { residence, setup } => {
+            service.waiting.add(residence.entrance, VISITOR)?;
+            service.waiting.add(residence.replacement.request, REPLACEMENT)?;
+            (residence.ready)();
+            let opening = Opening::new(setup);
+            let attached = Message::Attached { pid: std::process::id(), epoch, opening: opening.clone() };
+            service.receive(&Visits { residence, opening, attached })
         }
     };
     match outcome {
@@ -93,9 +108,12 @@ fn is_an_end(error: &io::Error) -> bool {
     )
 }
 
-/// The entrance of a resident core, and the message to each front end that enters.
+/// What a resident core has for its front ends.
 struct Visits<'f> {
-    entrance: &'f Entrance,
+    residence: &'f Residence<'f>,
+    /// The parameters of the core.
+    opening: Opening,
+    /// The message to each front end that enters.
     attached: Message,
 }
 
@@ -122,8 +140,10 @@ impl Service<'_, '_> {
         let mut visitor = None;
         while self.commands.goes_on() {
             let Some(mut connection) = visitor.take() else {
-                if self.next_event()? == Some(VISITOR) {
-                    visitor = self.welcome(visits);
+                match self.next_event()? {
+                    Some(VISITOR) => visitor = self.welcome(visits),
+                    Some(REPLACEMENT) => self.replace(visits),
+                    _ => {}
                 }
                 continue;
             };
@@ -145,7 +165,7 @@ impl Service<'_, '_> {
     /// Exchanges greetings with a waiting front end. Returns its connection; `None` if it may not enter, or does not speak
     /// this version of the messages.
     fn welcome(&self, visits: &Visits<'_>) -> Option<Connection> {
-        let accepted = visits.entrance.accept().and_then(|stream| stream.map(Connection::new).transpose());
+        let accepted = visits.residence.entrance.accept().and_then(|stream| stream.map(Connection::new).transpose());
         let mut connection = match accepted {
             Ok(connection) => connection?,
             Err(error) => {
@@ -182,10 +202,29 @@ impl Service<'_, '_> {
                         return Ok(Left::Replaced(visitor));
                     }
                 }
+                Some(REPLACEMENT) => visits.into_iter().for_each(|visits| self.replace(visits)),
                 _ => {}
             }
         }
         Ok(Left::CoreEnds)
+    }
+
+    /// Replaces this program, and does not return. If that is not possible, the core continues, or it fails.
+    fn replace(&self, visits: &Visits<'_>) {
+        let Visits { residence, opening, .. } = visits;
+        let _ = residence.replacement.request.rings();
+        let from = (residence.entrance, &residence.held);
+        let reason = match self.commands.replace(&residence.replacement, from, opening.clone()) {
+            NotReplaced::Unchanged(reason) => {
+                self.shared.warn(reason.clone());
+                reason
+            }
+            NotReplaced::Suspended(reason) => {
+                self.shared.fail(reason.clone());
+                reason
+            }
+        };
+        (residence.complain)(&reason);
     }
 }
 
@@ -193,6 +232,9 @@ impl Service<'_, '_> {
 mod tests {
     use super::super::client::Client;
     use super::super::connection::Received;
+    use super::super::core::Held;
+    use super::super::entrance::Entrance;
+    use super::super::handover::Replacement;
     use super::super::message::{Command, ProcessId, Reply, Roster};
     use super::super::setup::AdmissionPolicy;
     use super::super::shared::tests::shared;
@@ -204,6 +246,7 @@ mod tests {
     use crate::linux::Linux;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
 
     /// Ends the core even if the test fails.
     struct Ending<'b>(&'b Bell);
@@ -225,7 +268,7 @@ mod tests {
         std::thread::scope(|scope| {
             let core = scope.spawn(|| {
                 let shared = shared(&kernel, directory.path());
-                serve(&shared, FrontEnds::Only(&mut Connection::new(ours).unwrap()), &end)
+                serve(&shared, None, FrontEnds::Only(&mut Connection::new(ours).unwrap()), &end)
             });
             let mut front = Connection::new(theirs.try_clone().unwrap()).unwrap();
             assert!(matches!(front.receive(MOST, || true).unwrap(), Received::Message(Message::Ready { .. })));
@@ -253,7 +296,7 @@ mod tests {
         std::thread::scope(|scope| {
             let core = scope.spawn(|| {
                 let shared = shared(&kernel, directory.path());
-                serve(&shared, FrontEnds::Only(&mut Connection::new(ours).unwrap()), &end)
+                serve(&shared, None, FrontEnds::Only(&mut Connection::new(ours).unwrap()), &end)
             });
             let mut front = Connection::new(theirs).unwrap();
             let mut next = |command: Option<Command>| {
@@ -295,7 +338,12 @@ mod tests {
         std::thread::scope(|scope| {
             let core = scope.spawn(|| {
                 let shared = shared(&kernel, place.path());
-                serve(&shared, FrontEnds::Of { entrance: &entrance, setup: &setup, ready: &|| {} }, &end)
+                let request = &Bell::new().unwrap();
+                let replacement = Replacement { request, program: PathBuf::new(), arguments: Vec::new() };
+                let held = Held::acquire(&setup.directory).unwrap();
+                let (entrance, ready, complain) = (&entrance, &|| {}, &|_: &Explanation| {});
+                let residence = Residence { entrance, ready, replacement, complain, held };
+                serve(&shared, None, FrontEnds::Of { residence: &residence, setup: &setup }, &end)
             });
             let _ending = Ending(&end);
             let attach = || Client::attach(&path, policies::find).unwrap();

@@ -11,11 +11,11 @@ use crate::kernel::{Kernel, priority};
 use crate::linux::Linux;
 use crate::table::{Beating, Table};
 use sched::{CpuId, CpuSet, Instant, Nanos};
-use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
 use sys::event::Waiting;
+use sys::process::Process;
 use sys::thread::Identity;
 use sys::{Result, clock, thread};
 
@@ -46,8 +46,10 @@ pub(super) struct Watcher<'s> {
     events: Arc<Waiting>,
     guardian: Option<Handle>,
     standby: Option<Handle>,
+    /// Whether the guardian is one of the former program of this process. A standby of this program takes its place.
+    is_former: bool,
     /// Killed guardians and standbys that are not reaped yet.
-    killed: Vec<Child>,
+    killed: Vec<Process>,
     succession: Succession,
 }
 
@@ -61,11 +63,38 @@ impl<'s> Watcher<'s> {
         table: Arc<Table>,
         events: Arc<Waiting>,
     ) -> std::result::Result<Watcher<'s>, Explanation> {
-        let succession = Succession::default();
-        let mut watcher =
-            Watcher { setup, table, events, guardian: None, standby: None, killed: Vec::new(), succession };
+        let mut watcher = Watcher::without_guardian(setup, table, events);
         watcher.guardian = Some(watcher.start_guardian()?);
         Ok(watcher)
+    }
+
+    /// Takes over the guardian that the former program of this process has started, and ends its standby. Starts a guardian
+    /// if there is none.
+    ///
+    /// # Errors
+    /// The guardian does not start. The caller must not raise any thread after this error.
+    pub(super) fn take_over(
+        setup: &'s Setup,
+        table: Arc<Table>,
+        events: Arc<Waiting>,
+    ) -> std::result::Result<Watcher<'s>, Explanation> {
+        let mut watcher = Watcher::without_guardian(setup, table, events);
+        let (guardian, standby) = (watcher.table.guardian(), watcher.table.standby());
+        let handle = |identity| Handle::of_former(identity, &watcher.table);
+        let (found, standing_by) =
+            (guardian.and_then(handle), standby.filter(|_| standby != guardian).and_then(handle));
+        watcher.killed.extend(standing_by.map(Handle::kill));
+        watcher.is_former = found.is_some();
+        watcher.guardian = Some(match found {
+            Some(found) => watcher.watched(found),
+            None => watcher.start_guardian()?,
+        });
+        Ok(watcher)
+    }
+
+    fn without_guardian(setup: &'s Setup, table: Arc<Table>, events: Arc<Waiting>) -> Watcher<'s> {
+        let (killed, succession) = (Vec::new(), Succession::default());
+        Watcher { setup, table, events, guardian: None, standby: None, is_former: false, killed, succession }
     }
 
     fn start_guardian(&self) -> std::result::Result<Handle, Explanation> {
@@ -81,10 +110,11 @@ impl<'s> Watcher<'s> {
 
     /// Returns the next action.
     fn step(&mut self, now: Instant) -> Care {
-        self.killed.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        self.killed.retain(|process| !process.reap());
         let is_alive = self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, now));
         let standby = self.standby.as_ref().map_or(Standby::None, |standby| standby.as_standby(&self.table));
-        self.succession.step(is_alive, standby, now)
+        let is_replaced = self.is_former && standby == Standby::Ready;
+        self.succession.step(is_alive && !is_replaced, standby, now)
     }
 
     /// Starts a standby as an ordinary process.
@@ -99,6 +129,7 @@ impl<'s> Watcher<'s> {
     }
 
     fn kill_guardian(&mut self) {
+        self.is_former = false;
         self.killed.extend(self.guardian.take().map(Handle::kill));
     }
 

@@ -4,7 +4,9 @@
 
 use super::shared::{Shared, at_agent_priority, at_priority};
 use crate::Explanation;
-use crate::dispatch::{KernelKept, PromiseRequest, Promises, Refusal, Scanned, is_reserved, scan_beating};
+use crate::dispatch::{
+    FormerReservations, KernelKept, PromiseRequest, Promises, Refusal, Scanned, is_reserved, scan_beating,
+};
 use crate::interfering::InterferingThread;
 use crate::kernel::{Kernel, priority};
 use crate::linux::Linux;
@@ -103,6 +105,11 @@ pub(super) fn count_reserved(shared: &Shared<'_>) {
     let ours = shared.kernel_kept.as_ref().map(|kept| with(kept, |kept| kept.interfering()));
     let all = of_others(shared).into_iter().chain(ours.into_iter().flatten()).collect();
     at_agent_priority(|| shared.lock().set_interfering(all));
+}
+
+/// Takes over the reservations of the former program. Returns pairs of a former and a present entity.
+pub(super) fn take_over(kept: &Mutex<KernelKept<&Linux>>, former: FormerReservations) -> Vec<(EntityId, EntityId)> {
+    with(kept, |kept| kept.take_over(former))
 }
 
 fn of_others(shared: &Shared<'_>) -> Vec<InterferingThread> {

@@ -30,20 +30,23 @@ mod entrance;
 mod failure;
 mod fault;
 mod front_ends;
+mod handover;
 mod keeper;
 mod kernel_kept;
 mod message;
 mod roster;
 mod setup;
 mod shared;
+mod take_over;
 mod turn_timers;
 
 pub use client::{Client, serve};
 pub use connection::VERSION;
-pub use core::{run_core, run_resident};
+pub use core::{Held, Residence, run_core, run_resident};
 pub use entrance::Entrance;
 pub use failure::Failure;
 pub use fault::{Fault, FaultKind, StalledThread};
+pub use handover::{Former, Handover, Replacement};
 pub use message::{News, ProcessId, PromiseInForce, Roster, ShareInForce};
 pub use setup::{AdmissionPolicy, Setup};
 

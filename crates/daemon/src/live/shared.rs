@@ -197,18 +197,36 @@ pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
 
 /// Runs `work` at a real-time priority.
 pub(super) fn at_priority<T>(priority: u32, work: impl FnOnce() -> T) -> T {
-    let me = thread::current();
-    let before = attributes::get(me).ok();
-    // The call of `apply` fails only without the privilege for real-time priorities, and then there are no agents to
-    // delay. The class is set without reset-on-fork, because clearing reset-on-fork would require CAP_SYS_NICE, and
-    // because a donor that `work` starts must start with this priority.
-    let class = Attributes::of(attributes::Policy::Fifo { priority });
-    let raised = attributes::apply(me, class).is_ok();
-    let done = work();
-    if let (true, Some(before)) = (raised, before) {
-        let _ = attributes::apply(me, before);
+    let _raised = Raised::to(priority);
+    work()
+}
+
+/// Guard that gives the calling thread a real-time priority.
+#[derive(Debug)]
+pub(super) struct Raised {
+    /// The attributes of before; `None` if the thread was not raised.
+    before: Option<Attributes>,
+}
+
+impl Raised {
+    pub(super) fn to(priority: u32) -> Raised {
+        let me = thread::current();
+        let before = attributes::get(me).ok();
+        // The call of `apply` fails only without the privilege for real-time priorities, and then there are no agents to
+        // delay. The class is set without reset-on-fork, because clearing reset-on-fork would require CAP_SYS_NICE, and
+        // because a donor that this thread starts must start with this priority.
+        let class = Attributes::of(attributes::Policy::Fifo { priority });
+        let is_raised = attributes::apply(me, class).is_ok();
+        Raised { before: before.filter(|_| is_raised) }
     }
-    done
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = attributes::apply(thread::current(), before);
+        }
+    }
 }
 
 /// Restores all threads: through the dispatcher if its state is intact, otherwise from the table.

@@ -88,7 +88,8 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
                 table.entries().into_iter().for_each(|(row, _)| table.forget(row));
                 table.groups().into_iter().for_each(|(row, ..)| table.forget(row));
                 say("restored");
-                guardian.kill().wait().unwrap();
+                let killed = guardian.kill();
+                assert!(killed.ends_within(Nanos::s(5)) && killed.reap());
                 // The start may take longer than the new guardian tolerates between two beats of an agent.
                 table.set_watched(0);
                 guardian = Handle::start(&directory, &table, this_program()).unwrap();

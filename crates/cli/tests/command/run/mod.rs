@@ -22,6 +22,7 @@ mod lab;
 mod mechanisms;
 mod monitor;
 mod refuses;
+mod replacement;
 mod reservations;
 mod resident;
 mod restores;

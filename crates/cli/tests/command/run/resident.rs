@@ -8,26 +8,34 @@ use daemon::kernel::CpuShare;
 use daemon::live::{Client, Failure, ProcessId};
 use sched::{CpuId, CpuSet, Nanos, Reservation};
 use std::os::unix::net::UnixStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use sys::child::Child;
 use sys::clock;
 use sys::process::Process;
 use sys::thread::Thread;
 
+/// The arguments of a resident core.
+pub(super) const ARGUMENTS: [&str; 5] = ["core", "--listen", "core.sock", "--directory", "live"];
+
 /// A resident core in a directory of its own.
-struct Resident {
-    begun: std::process::Child,
-    process: Process,
-    place: Place,
+pub(super) struct Resident {
+    pub(super) begun: std::process::Child,
+    pub(super) process: Process,
+    pub(super) place: Place,
 }
 
 impl Resident {
-    fn begin() -> Resident {
+    pub(super) fn begin() -> Resident {
         Resident::at(Place::new())
     }
 
     fn at(place: Place) -> Resident {
-        let mut command = place.command(&["core", "--listen", "core.sock", "--directory", "live"]);
+        let command = place.command(&ARGUMENTS);
+        Resident::of(place, command)
+    }
+
+    /// Starts a core by `command` in `place`.
+    pub(super) fn of(place: Place, mut command: Command) -> Resident {
         let begun = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let process = Process::open(begun.id()).unwrap();
         let resident = Resident { begun, process, place };
@@ -35,7 +43,7 @@ impl Resident {
         resident
     }
 
-    fn attach(&self) -> Client {
+    pub(super) fn attach(&self) -> Client {
         match Client::attach(&self.place.0.path().join("core.sock"), policies::find) {
             Ok(client) => client,
             Err(failure) => panic!("{}", failure.reason()),
@@ -43,7 +51,7 @@ impl Resident {
     }
 
     /// Ends the core in order. Asserts that it leaves nothing.
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         self.process.terminate().unwrap();
         assert!(self.process.ends_within(PATIENCE));
         assert_eq!(self.begun.wait().unwrap().code(), Some(0));
@@ -51,7 +59,7 @@ impl Resident {
         assert!(!self.place.0.path().join("core.sock").exists());
     }
 
-    fn assert_nothing_left(&self) {
+    pub(super) fn assert_nothing_left(&self) {
         let directory = Directory::at(self.place.0.path().join("live"));
         soon("the table is removed", || directory.open_table().unwrap().is_none());
     }
@@ -65,7 +73,7 @@ impl Drop for Resident {
     }
 }
 
-fn request(slice: Nanos, period: Nanos) -> PromiseRequest {
+pub(super) fn request(slice: Nanos, period: Nanos) -> PromiseRequest {
     PromiseRequest {
         affinity: CpuSet::one(CpuId::new(last_cpu())),
         ..PromiseRequest::new("vm", Reservation::new(slice, period))
@@ -148,7 +156,7 @@ fn when_a_resident_core_ends_or_is_killed_all_threads_are_restored() {
 fn a_share_is_on_the_roster_and_a_second_core_does_not_start() {
     let Some(_turn) = turn() else { return };
     let resident = Resident::begin();
-    let mut second = resident.place.command(&["core", "--listen", "core.sock", "--directory", "live"]);
+    let mut second = resident.place.command(&ARGUMENTS);
     let said = second.stdin(Stdio::null()).output().unwrap();
     assert_eq!(said.status.code(), Some(2));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();

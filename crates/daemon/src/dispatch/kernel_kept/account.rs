@@ -9,6 +9,7 @@
 use crate::dispatch::journal::Journal;
 use crate::dispatch::kept::{Judgement, KeptRecord};
 use sched::{EntityId, Instant, Nanos, Reservation};
+use serde::{Deserialize, Serialize};
 use trace::Event;
 
 /// The shortest interval between two reads of the CPU time of a thread. A read takes some 20 us.
@@ -17,7 +18,7 @@ const READ_LEAST: Nanos = Nanos::ms(10);
 const PERIODS_MOST: u64 = 1_000;
 
 /// The account of a reserved thread.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Account {
     reservation: Reservation,
     /// Start of the first period that is not recorded yet.

@@ -10,9 +10,11 @@
 mod account;
 mod books;
 mod choice;
+mod handover;
 mod thread;
 
 pub(crate) use books::is_reserved;
+pub use handover::FormerReservations;
 
 use super::admit::eligible;
 use super::dispatcher::Dismissed;

@@ -1,6 +1,7 @@
 //! [`ReservedThread`]: a thread that the kernel serves by a reservation.
 
 use super::account::Account;
+use super::handover::FormerThread;
 use crate::Explanation;
 use crate::affinity::observe;
 use crate::dispatch::adopt::inherited;
@@ -96,6 +97,48 @@ impl<K: Kernel> ReservedThread<K> {
             sleeps: kernel.sleeps(&thread).unwrap_or_default(),
             was_runnable: false,
             thread,
+        })
+    }
+
+    /// Returns the state of this thread for a new program of this process; `None` if its row is forgotten.
+    pub(super) fn pass_on(&self) -> Option<FormerThread> {
+        Some(FormerThread {
+            entity: self.entity,
+            promise: self.promise,
+            name: self.name.clone(),
+            row: self.row?.number(),
+            account: self.account.clone(),
+            ran: self.ran,
+            sleeps: self.sleeps,
+            was_runnable: self.was_runnable,
+        })
+    }
+
+    /// Continues a thread of the former program, which has the row `row` with the content `entry`, for `entity`. `None`: the
+    /// row has no reservation.
+    pub(super) fn of_former(
+        former: FormerThread,
+        thread: K::Thread,
+        (row, entry): (Row, &Entry),
+        entity: EntityId,
+    ) -> Option<ReservedThread<K>> {
+        let FormerThread { promise, name, account, ran, sleeps, was_runnable, .. } = former;
+        let Entry { thread: identity, leader, original, reserved, .. } = *entry;
+        Some(ReservedThread {
+            entity,
+            promise,
+            name,
+            thread,
+            identity,
+            leader,
+            attributes: original.attributes?,
+            original,
+            reserved: reserved?,
+            row: Some(row),
+            account,
+            ran,
+            sleeps,
+            was_runnable,
         })
     }
 

@@ -1,0 +1,105 @@
+//! The handover of reservations to the program that replaces the core in its process. The kernel keeps them meanwhile.
+
+use super::account::Account;
+use super::thread::ReservedThread;
+use super::{KernelKept, Tree};
+use crate::kernel::Kernel;
+use crate::table::{Entry, Row};
+use sched::{EntityId, Nanos, Params};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use sys::thread::Identity;
+
+/// The reservations of the former program.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct FormerReservations {
+    trees: Vec<FormerTree>,
+    threads: Vec<FormerThread>,
+}
+
+/// The process tree of a promise. A thread is its tid and its start time.
+#[derive(Debug, Serialize, Deserialize)]
+struct FormerTree {
+    promise: usize,
+    name: String,
+    root: u32,
+    known: Vec<(u32, u64)>,
+    has_warned: bool,
+}
+
+/// A reserved thread.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct FormerThread {
+    pub(super) entity: EntityId,
+    pub(super) promise: usize,
+    pub(super) name: String,
+    /// Number of the row of the thread in the table.
+    pub(super) row: usize,
+    pub(super) account: Account,
+    pub(super) ran: Nanos,
+    pub(super) sleeps: u64,
+    pub(super) was_runnable: bool,
+}
+
+impl FormerReservations {
+    /// Returns whether `row` of the table is that of a reserved thread.
+    #[must_use]
+    pub fn has_row(&self, row: usize) -> bool {
+        self.threads.iter().any(|thread| thread.row == row)
+    }
+}
+
+impl<K: Kernel> KernelKept<K> {
+    /// Returns the reservations, for a new program of this process. The caller executes it with this state locked.
+    #[must_use]
+    pub fn pass_on(&self) -> FormerReservations {
+        let trees = self.clients.iter().map(|tree| FormerTree {
+            promise: tree.promise,
+            name: tree.name.clone(),
+            root: tree.root,
+            known: tree.known.iter().map(|it| (it.tid, it.start_time)).collect(),
+            has_warned: tree.has_warned,
+        });
+        let threads = self.threads.iter().filter_map(ReservedThread::pass_on);
+        FormerReservations { trees: trees.collect(), threads: threads.collect() }
+    }
+
+    /// Takes over the reservations of the former program, in the order of their promises. Returns the entities that continue:
+    /// the former one and the present one. Restores the threads whose reservations do not fit any more.
+    pub fn take_over(&mut self, former: FormerReservations) -> Vec<(EntityId, EntityId)> {
+        let (now, mut continued, mut gone) = (self.now(), Vec::new(), Vec::new());
+        let rows = self.table.entries();
+        for it in former.threads {
+            let (was, promise) = (it.entity, it.promise);
+            let is_it = |(row, entry): &&(Row, Entry)| row.number() == it.row && entry.reserved.is_some();
+            let Some(&(row, entry)) = rows.iter().find(is_it) else { continue };
+            let Ok(thread) = self.kernel.open_as(entry.thread) else {
+                // The thread has ended.
+                self.table.forget(row);
+                continue;
+            };
+            let params = Params { reservation: Some(it.account.reservation()), ..Params::default() };
+            let attached = self.books.attach(now, params);
+            let entity = *attached.as_ref().unwrap_or(&was);
+            let Some(reserved) = ReservedThread::of_former(it, thread, (row, &entry), entity) else { continue };
+            self.promises = self.promises.max(promise + 1);
+            match attached {
+                Ok(_) => {
+                    continued.push((was, entity));
+                    self.threads.push(reserved);
+                }
+                Err(_) => gone.push(reserved),
+            }
+        }
+        self.restore(&gone);
+        let known = |known: Vec<(u32, u64)>| -> BTreeSet<Identity> {
+            known.into_iter().map(|(tid, start_time)| Identity { tid, start_time }).collect()
+        };
+        let trees = former.trees.into_iter().map(|FormerTree { promise, name, root, known: threads, has_warned }| {
+            Tree { promise, name, root, known: known(threads), has_warned }
+        });
+        let threads = &self.threads;
+        self.clients.extend(trees.filter(|tree| threads.iter().any(|thread| thread.promise == tree.promise)));
+        continued
+    }
+}

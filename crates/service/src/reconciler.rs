@@ -215,8 +215,8 @@ impl Reconciler {
                 vm.vcpus.clone_from(&promise.request.vcpus);
             }
             let short = promise.as_ref().map(|it| it.short.iter().copied().collect()).unwrap_or_default();
-            let enforced = Enforced::of(promise, share);
-            self.standings.insert(id.clone(), Standing { enforced, short, ..Standing::default() });
+            let before = self.standings.remove(id).unwrap_or_default();
+            self.standings.insert(id.clone(), before.reconnected(Enforced::of(promise, share), short));
         }
         // Promises that an earlier service has made, and that nothing here desires.
         roster.promises.iter().flat_map(|it| &it.entities).for_each(|&e| core.dismiss(e));

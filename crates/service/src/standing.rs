@@ -45,6 +45,18 @@ impl Default for Standing {
 }
 
 impl Standing {
+    /// Returns what is known about a VM after a new connection to the core, which keeps `enforced` for it. `short` are the
+    /// entities to which the promise is not kept. If the core has replaced its program, the promise is the same, and is
+    /// measured on.
+    pub(crate) fn reconnected(self, enforced: Enforced, short: BTreeSet<EntityId>) -> Standing {
+        if enforced.request().is_none() || enforced.request() != self.enforced.request() {
+            return Standing { enforced, short, ..Standing::default() };
+        }
+        let pairs = self.enforced.entities().iter().zip(enforced.entities());
+        let of_entities = pairs.filter_map(|(was, is)| Some((*is, *self.of_entities.get(was)?))).collect();
+        Standing { enforced, short, measured: self.measured, of_entities, ..Standing::default() }
+    }
+
     /// Makes `core` keep what is desired for `vm`. A new promise is measured anew.
     pub(crate) fn become_desired(&mut self, core: &Client, vm: &Found, desired: &Desired) -> Result<(), Refusal> {
         let before = self.enforced.request().cloned();

@@ -13,7 +13,9 @@ use crate::terms;
 use api::{Alternatives, Desired, Happened, Phase, Problem, Source, State, Vm};
 use daemon::Explanation;
 use daemon::dispatch::Refusal;
+use daemon::live::Client;
 use std::collections::BTreeSet;
+use sys::clock;
 
 /// A requested change of a desired state.
 #[derive(Clone, Debug)]
@@ -169,7 +171,14 @@ impl Reconciler {
     }
 
     /// Returns whether the core would keep `desired` for a VM, if the VM runs and there is a core.
-    fn would_enforce(&self, id: &str, desired: &Desired) -> Result<(), Problem> {
+    fn would_enforce(&mut self, id: &str, desired: &Desired) -> Result<(), Problem> {
+        match self.would_enforce_once(id, desired) {
+            Err(_) if self.has_lost_core() => self.would_enforce_once(id, desired),
+            outcome => outcome,
+        }
+    }
+
+    fn would_enforce_once(&self, id: &str, desired: &Desired) -> Result<(), Problem> {
         let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return Ok(()) };
         let Some(standing) = self.standings.get(id) else { return Ok(()) };
         standing.enforced.would_become(core, vm, desired).map_err(|refusal| problem(&refusal))
@@ -238,6 +247,23 @@ impl Reconciler {
 
     /// Makes the core keep `desired` for a VM, if the VM runs and there is a core.
     fn try_to_enforce(&mut self, id: &str, desired: &Desired) -> Result<(), Problem> {
+        match self.try_once(id, desired) {
+            Err(_) if self.has_lost_core() => self.try_once(id, desired),
+            outcome => outcome,
+        }
+    }
+
+    /// Returns whether the core has closed the connection, and connects again. A core that is replaced has not carried out
+    /// the command.
+    fn has_lost_core(&mut self) -> bool {
+        let is_lost = self.link.core().is_some_and(Client::is_over);
+        if is_lost && self.link.look(clock::now(), &self.events) {
+            self.adopt_roster();
+        }
+        is_lost
+    }
+
+    fn try_once(&mut self, id: &str, desired: &Desired) -> Result<(), Problem> {
         let (Some(core), Some(vm)) = (self.link.core(), self.inventory.vms.get(id)) else { return Ok(()) };
         let wanted = self.wanted(id).desired;
         let standing = self.standings.entry(id.to_string()).or_default();

@@ -1,7 +1,7 @@
 //! The service: what is desired for real processes, and whether it is in force.
 
 use super::super::{Done, Place};
-use super::{HOG, Now, PATIENCE, crowded_hog, share, soon, turn};
+use super::{HOG, Now, PATIENCE, crowded_hog, share, signal_to, soon, turn};
 use sched::Nanos;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -177,6 +177,41 @@ fn a_core_that_is_killed_is_started_again_and_keeps_what_is_desired() {
     eprintln!("the promise was in force again after {}", clock::now().since(begin));
     let again = share(hog.pid(), Nanos::s(1));
     assert!(again >= 39, "{again} % of the CPU under the second core");
+    service.end();
+}
+
+#[test]
+fn a_core_is_replaced_under_a_service_whose_measurement_goes_on_and_whose_changes_are_carried_out() {
+    let Some(_turn) = turn() else { return };
+    let (hog, _others) = crowded_hog();
+    let vm = format!("pid:{}", hog.pid());
+    let service = Service::begin();
+    service.json(&["set", &vm, "--slice", "4ms", "--period", "10ms"]);
+    let measured = || service.json(&["show", &vm])["measured"].clone();
+    let periods = || measured()["periods"].as_u64().unwrap();
+    soon("periods are counted", || periods() > 50);
+    let (before, begin) = (measured(), clock::now());
+    let core = service.get("/v1/host")["core"].as_u64().unwrap();
+    let replace = || signal_to("HUP", &core.to_string());
+    for _ in 0..3 {
+        replace();
+        clock::sleep(Nanos::ms(400));
+        assert_eq!(service.json(&["show", &vm])["state"]["phase"], "kept");
+    }
+    let (after, elapsed) = (measured(), clock::now().since(begin).as_ns() / 10_000_000);
+    let more = |field: &str| after[field].as_u64().unwrap() - before[field].as_u64().unwrap();
+    eprintln!("{} of {elapsed} periods measured, {} missed", more("periods"), more("missed"));
+    assert!(more("periods").abs_diff(elapsed) <= elapsed / 10 + 3, "{before} {after}");
+    assert!(more("missed") >= 3, "{before} {after}");
+    // A change that arrives meanwhile waits for the next program.
+    for nth in 1..=20 {
+        if nth % 5 == 1 {
+            replace();
+        }
+        let changed = service.json(&["set", &vm, "--slice", &format!("{}00us", 10 + nth)]);
+        assert_eq!(changed["state"]["phase"], "kept", "{changed}");
+    }
+    assert_eq!(service.get("/v1/host")["core"], core);
     service.end();
 }
 

@@ -13,8 +13,9 @@ use daemon::live::{COMMAND, Entrance, Handover, Held, Replacement, Residence, Se
 use daemon::terms::Terms;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::ffi::OsString;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::Builder;
@@ -47,9 +48,7 @@ fn serve(args: &Core) -> Result<(), Explanation> {
 /// Runs a resident core that listens at `socket`, with every mechanism that works on this host. SIGHUP replaces it by the
 /// program at its path.
 fn resident(args: &Core, socket: &Path) -> Result<(), Explanation> {
-    let unreadable = |error: std::io::Error| Explanation::new(format!("cannot find this program: {error}"), "");
-    // The path of the program before another file takes its place.
-    let program = std::env::current_exe().map_err(unreadable)?;
+    let program = own_path()?;
     let (end, request) = (Arc::new(Bell::new()?), Arc::new(Bell::new()?));
     heed(Arc::clone(&end), Arc::clone(&request))?;
     let directory = directory(args.directory.as_deref()).map_err(explained)?;
@@ -71,6 +70,15 @@ fn resident(args: &Core, socket: &Path) -> Result<(), Explanation> {
     let residence =
         Residence { entrance: &entrance, ready: &service::manager::ready, replacement, complain: &complain, held };
     run_resident(&setup, &residence, former, &end).map_err(|failure| failure.reason().clone())
+}
+
+/// Returns the path of this program, at which another file may take its place.
+fn own_path() -> Result<PathBuf, Explanation> {
+    let unreadable = |error: std::io::Error| Explanation::new(format!("cannot find this program: {error}"), "");
+    let found = std::env::current_exe().map_err(unreadable)?.into_os_string().into_vec();
+    // The mark of the kernel if another file has taken the place before the start (d_path, fs/d_path.c).
+    let path = found.strip_suffix(b" (deleted)").unwrap_or(&found);
+    Ok(OsStr::from_bytes(path).into())
 }
 
 /// Returns the parameters of a core with every mechanism that works on this host.

@@ -1,9 +1,9 @@
 //! [`Commands`]: carries out the commands of the front end, in the command thread.
 
 use super::connection::{Connection, Received};
-use super::core::Held;
 use super::entrance::Entrance;
 use super::handover::{self, NotReplaced, Replacement, State};
+use super::held::Held;
 use super::kernel_kept;
 use super::message::{Command, Message, News, Opening, ProcessId, Reply, Roster};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};

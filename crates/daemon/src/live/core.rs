@@ -3,17 +3,17 @@
 use super::agent;
 use super::channel::Channel;
 use super::connection::{Connection, Received, VERSION};
-use super::entrance::Entrance;
 use super::failure::Failure;
 use super::fault::Fault;
 use super::front_ends::{self, FrontEnds};
-use super::handover::{Former, Replacement, State};
+use super::handover::{Former, State};
+use super::held::Held;
 use super::keeper::{self, Watcher};
 use super::message::{Message, Opening};
+use super::residence::Residence;
 use super::setup::{AdmissionPolicy, Setup};
 use super::shared::{Raised, Shared, at_agent_priority, restore_all};
 use crate::Explanation;
-use crate::directory::Directory;
 use crate::dispatch::{Dispatcher, KernelKept, Promises};
 use crate::guardian::{AGENT_PREFIX, KEEPER, remove_groups, sweep, this_program};
 use crate::interfering::overrun;
@@ -28,7 +28,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use sys::event::{Bell, Waiting};
-use sys::shared::{HostLock, Lock};
 use sys::{affinity, clock, launch, memory, process, thread};
 
 /// The name of the core in process lists.
@@ -76,26 +75,6 @@ pub fn run_core(
     Ok(())
 }
 
-/// What a resident core needs besides its parameters.
-pub struct Residence<'r> {
-    /// The socket for the front ends, which are served one after another.
-    pub entrance: &'r Entrance,
-    /// Is called when the first front end can be served.
-    pub ready: &'r dyn Fn(),
-    /// How this program is replaced by another one.
-    pub replacement: Replacement<'r>,
-    /// Is called with the reason why this program could not be replaced.
-    pub complain: &'r dyn Fn(&Explanation),
-    /// The locks of the directory and of the host.
-    pub held: Held,
-}
-
-impl std::fmt::Debug for Residence<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Residence").field("entrance", &self.entrance).finish_non_exhaustive()
-    }
-}
-
 /// Turns this process into a resident core. Returns when the end is requested, by a front end or by a ring of `end`, and all
 /// threads are restored. `former`: this program has replaced another one in this process, and continues its promises.
 ///
@@ -109,25 +88,6 @@ pub fn run_resident(
 ) -> Result<(), Failure> {
     thread::set_name(NAME);
     serve(setup, &residence.held, former, FrontEnds::Of { residence, setup }, end)
-}
-
-/// The locks of a core.
-#[derive(Debug)]
-pub struct Held {
-    /// The lock of the directory.
-    pub(super) lock: Lock,
-    /// The right to dispatch on this host.
-    pub(super) host: HostLock,
-}
-
-impl Held {
-    /// Locks the directory and the host.
-    ///
-    /// # Errors
-    /// Another process holds a lock, or the directory is not usable.
-    pub fn acquire(directory: &Directory) -> Result<Held, Failure> {
-        Ok(Held { lock: directory.lock()?, host: Directory::lock_host()? })
-    }
 }
 
 /// Keeps promises until the end is requested, and then restores all threads.
@@ -147,13 +107,7 @@ fn serve(
         restore::replay(&Linux::new()?, &setup.directory, &held.lock).map_err(Failure::Refused)?;
     }
     sweep();
-    realtime_group::enter();
-    // The call fails without CAP_SYS_RESOURCE.
-    let _ = process::avoid_oom_kill();
-    // Each thread handle uses several files. If the limit stays low, requests with too many threads are refused.
-    let _ = sys::privileges::raise_file_limit();
-    memory::keep_freed(HEAP);
-    memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
+    prepare()?;
     let cpus = affinity::get(thread::current())?;
     let channels = cpus.iter().map(Channel::new).collect::<sys::Result<Vec<Channel>>>()?;
     let mut places = vec![None; channels.last().map_or(0, |channel| channel.cpu.index() + 1)];
@@ -170,18 +124,19 @@ fn serve(
     let (table, is_new) = (Arc::new(table), former.is_none());
     let begin = if is_new { Watcher::start } else { Watcher::take_over };
     let watcher = begin(setup, Arc::clone(&table), Arc::clone(&keeper_events)).map_err(Failure::Refused);
-    // Before the first promise, nothing is to be restored.
-    let watcher = watcher.inspect_err(|_| {
+    // Before the first promise, nothing is to be restored. The promises of a former program are restored by its guardian.
+    let abandon = || {
         if is_new {
-            table.finish()
+            table.finish();
         }
-    });
+    };
+    let watcher = watcher.inspect_err(|_| abandon());
     let outcome = watcher.and_then(|mut watcher| {
         let epoch = former.as_ref().map(|(state, _)| state.epoch);
         let shared = share(setup, &kernel, (&table, epoch), (channels, places), (keeper_events, keeper_bell));
         let shared = shared.inspect_err(|_| {
+            abandon();
             if is_new {
-                table.finish();
                 watcher.stop();
             }
         })?;
@@ -205,6 +160,17 @@ fn serve(
         std::mem::forget(kernel);
     }
     outcome
+}
+
+/// Prepares this process, as far as permitted, to keep promises: group, files and memory.
+fn prepare() -> sys::Result<()> {
+    realtime_group::enter();
+    // The call fails without CAP_SYS_RESOURCE.
+    let _ = process::avoid_oom_kill();
+    // Each thread handle uses several files. If the limit stays low, requests with too many threads are refused.
+    let _ = sys::privileges::raise_file_limit();
+    memory::keep_freed(HEAP);
+    memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })
 }
 
 /// Returns the state of the core: without clients, and with its agents on the CPUs of `channels`. `places` has the number

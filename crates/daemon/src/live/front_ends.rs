@@ -2,12 +2,12 @@
 
 use super::commands::Commands;
 use super::connection::{Connection, VERSION};
-use super::core::Residence;
 use super::failure::Failure;
 use super::fault::StalledThread;
 use super::handover::{NotReplaced, State};
 use super::keeper::FRONT_END;
 use super::message::{Message, Opening};
+use super::residence::Residence;
 use super::setup::Setup;
 use super::shared::{Raised, Shared, at_agent_priority};
 use crate::Explanation;
@@ -232,9 +232,9 @@ impl Service<'_, '_> {
 mod tests {
     use super::super::client::Client;
     use super::super::connection::Received;
-    use super::super::core::Held;
     use super::super::entrance::Entrance;
     use super::super::handover::Replacement;
+    use super::super::held::Held;
     use super::super::message::{Command, ProcessId, Reply, Roster};
     use super::super::setup::AdmissionPolicy;
     use super::super::shared::tests::shared;

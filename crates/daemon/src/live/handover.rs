@@ -14,8 +14,8 @@
 //! If the new program cannot read the state, it restores all threads and begins without promises. If it fails, the
 //! process ends, and the guardian restores all threads.
 
-use super::core::Held;
 use super::entrance::Entrance;
+use super::held::Held;
 use super::message::{Opening, Roster};
 use super::setup::Setup;
 use super::shared::{Raised, Shared, at_agent_priority};

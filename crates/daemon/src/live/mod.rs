@@ -31,9 +31,11 @@ mod failure;
 mod fault;
 mod front_ends;
 mod handover;
+mod held;
 mod keeper;
 mod kernel_kept;
 mod message;
+mod residence;
 mod roster;
 mod setup;
 mod shared;
@@ -42,12 +44,14 @@ mod turn_timers;
 
 pub use client::{Client, serve};
 pub use connection::VERSION;
-pub use core::{Held, Residence, run_core, run_resident};
+pub use core::{run_core, run_resident};
 pub use entrance::Entrance;
 pub use failure::Failure;
 pub use fault::{Fault, FaultKind, StalledThread};
 pub use handover::{Former, Handover, Replacement};
+pub use held::Held;
 pub use message::{News, ProcessId, PromiseInForce, Roster, ShareInForce};
+pub use residence::Residence;
 pub use setup::{AdmissionPolicy, Setup};
 
 /// The hidden command that runs a process as the core.

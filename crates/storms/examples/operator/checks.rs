@@ -17,6 +17,7 @@ pub(crate) const ALL: &[Check] = &[
     ("after SIGKILL of the service, its next instance keeps the promise", killed_service),
     ("after SIGKILL of the core, another core keeps the promise", killed_core),
     ("after a restart of the core, the promise holds again", restarted_core),
+    ("a reload replaces the program of the core, and the promise is measured on", reloaded_core),
     ("a VM has its promise again after its next start", rebooted_vm),
     ("a restart of libvirtd concerns no VM", restarted_libvirt),
     ("steps of the clock by two hours concern no promise", stepped_clock),
@@ -28,6 +29,8 @@ pub(crate) const ALL: &[Check] = &[
 /// Maximum time until a promise holds again after a kill: twice that on a host, because this CPU executes one instruction
 /// per nanosecond, and the programs are not optimised.
 const AGAIN: Nanos = Nanos::s(6);
+/// Maximum time without dispatch while the core is replaced, twice that on a host, like `AGAIN`.
+const WITHOUT_DISPATCH: Nanos = Nanos::ms(400);
 /// Maximum time for what has no promised time.
 const PATIENCE: Nanos = Nanos::s(15);
 /// Maximum part of missed periods beside hogs, on CPUs that are themselves emulated beside other load. Set after a look at
@@ -138,6 +141,20 @@ fn restarted_core() -> Result<String> {
     let before = core()?;
     run("systemctl restart tactus-core")?;
     another_core(before)
+}
+
+fn reloaded_core() -> Result<String> {
+    let (pid, before) = (core()?, periods("vm1")?);
+    run("systemctl reload tactus-core")?;
+    clock::sleep(Nanos::s(2));
+    kept("vm1", PATIENCE)?;
+    ensure!(core()? == pid, "the core is another process");
+    let after = periods("vm1")?;
+    ensure!(after.all >= before.all + 100, "the promise is not measured on: {before:?} {after:?}");
+    let missed = after.missed - before.missed;
+    ensure!(missed >= 1, "no period was missed: the program was not replaced");
+    ensure!(missed <= WITHOUT_DISPATCH.as_ns() / 10_000_000, "{missed} periods of 10 ms were missed");
+    Ok(format!("{missed} of {} periods missed", after.all - before.all))
 }
 
 /// Returns the pid of the core to which the service is connected.

@@ -1,53 +1,13 @@
 //! The handover of reservations to the program that replaces the core in its process. The kernel keeps them meanwhile.
 
-use super::account::Account;
+use super::former::{FormerReservations, FormerTree};
 use super::thread::ReservedThread;
 use super::{KernelKept, Tree};
 use crate::kernel::Kernel;
 use crate::table::{Entry, Row};
-use sched::{EntityId, Nanos, Params};
-use serde::{Deserialize, Serialize};
+use sched::{EntityId, Params};
 use std::collections::BTreeSet;
 use sys::thread::Identity;
-
-/// The reservations of the former program.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct FormerReservations {
-    trees: Vec<FormerTree>,
-    threads: Vec<FormerThread>,
-}
-
-/// The process tree of a promise. A thread is its tid and its start time.
-#[derive(Debug, Serialize, Deserialize)]
-struct FormerTree {
-    promise: usize,
-    name: String,
-    root: u32,
-    known: Vec<(u32, u64)>,
-    has_warned: bool,
-}
-
-/// A reserved thread.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FormerThread {
-    pub(super) entity: EntityId,
-    pub(super) promise: usize,
-    pub(super) name: String,
-    /// Number of the row of the thread in the table.
-    pub(super) row: usize,
-    pub(super) account: Account,
-    pub(super) ran: Nanos,
-    pub(super) sleeps: u64,
-    pub(super) was_runnable: bool,
-}
-
-impl FormerReservations {
-    /// Returns whether `row` of the table is that of a reserved thread.
-    #[must_use]
-    pub fn has_row(&self, row: usize) -> bool {
-        self.threads.iter().any(|thread| thread.row == row)
-    }
-}
 
 impl<K: Kernel> KernelKept<K> {
     /// Returns the reservations, for a new program of this process. The caller executes it with this state locked.

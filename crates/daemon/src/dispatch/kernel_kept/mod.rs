@@ -10,11 +10,12 @@
 mod account;
 mod books;
 mod choice;
+mod former;
 mod handover;
 mod thread;
 
 pub(crate) use books::is_reserved;
-pub use handover::FormerReservations;
+pub use former::FormerReservations;
 
 use super::admit::eligible;
 use super::dispatcher::Dismissed;

@@ -1,7 +1,7 @@
 //! [`ReservedThread`]: a thread that the kernel serves by a reservation.
 
 use super::account::Account;
-use super::handover::FormerThread;
+use super::former::FormerThread;
 use crate::Explanation;
 use crate::affinity::observe;
 use crate::dispatch::adopt::inherited;

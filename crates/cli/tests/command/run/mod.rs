@@ -21,6 +21,7 @@ mod keeps;
 mod lab;
 mod mechanisms;
 mod monitor;
+mod races;
 mod refuses;
 mod replacement;
 mod reservations;

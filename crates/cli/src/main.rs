@@ -12,6 +12,7 @@ mod doctor;
 mod experiments;
 mod failure;
 mod ftrace;
+mod man_pages;
 mod measurement;
 mod output;
 mod picture;
@@ -120,10 +121,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);
             output::print(&String::from_utf8_lossy(&script))?;
         }
-        Some(Command::ManPages { directory }) => {
-            let written = clap_mangen::generate_to(Cli::command(), &directory);
-            written.map_err(|error| anyhow::anyhow!("cannot write to {}: {error}", directory.display()))?;
-        }
+        Some(Command::ManPages { directory }) => man_pages::write(&directory)?,
     }
     Ok(ExitCode::SUCCESS)
 }

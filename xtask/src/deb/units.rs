@@ -120,5 +120,5 @@ fn a_restart_of_the_front_end_leaves_the_core_alone() {
 fn a_reload_replaces_the_program_of_the_core_and_an_upgrade_reloads_it() {
     assert!(unit("tactus-core.service").contains("\nExecReload=/bin/sh -c \"kill -s HUP $MAINPID\"\n"));
     let script = fs::read_to_string(root().join("packaging/debian/postinst")).unwrap();
-    assert!(script.contains("reload tactus-core.service") && !script.contains("restart tactus-core"), "{script}");
+    assert!(script.contains("invoke-rc.d tactus-core reload") && !script.contains("restart tactus-core"), "{script}");
 }

@@ -3,9 +3,10 @@
 use super::service::Service;
 use super::{HOG, chance, soon, turn};
 use daemon::directory::Directory;
+use sched::Nanos;
 use serde_json::Value;
-use std::time::Duration;
 use sys::child::{Child, Work};
+use sys::clock;
 use sys::process::Process;
 
 /// Number of changes of each client.
@@ -58,11 +59,11 @@ fn a_process_that_is_killed_during_its_change_leaves_nothing() {
         let child = Child::start(HOG).unwrap();
         let (vm, process) = (format!("pid:{}", child.pid()), Process::open(child.pid()).unwrap());
         // A command takes some 10 ms.
-        let pause = Duration::from_micros(below(20_000));
+        let pause = Nanos::us(below(20_000));
         let promise = ["set", &vm, "--slice", "1ms", "--period", "20ms", "--mechanism", mechanism];
         let changed = std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(pause);
+                clock::sleep(pause);
                 process.kill().unwrap();
             });
             service.client(&promise)

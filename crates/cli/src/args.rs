@@ -139,7 +139,7 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 pub(crate) struct Core {
     /// The inherited socket
-    #[arg(value_name = "FD", required_unless_present = "listen", conflicts_with = "listen")]
+    #[arg(value_name = "FD", required_unless_present_any = ["listen", "handover_version"], conflicts_with = "listen")]
     pub(crate) descriptor: Option<i32>,
     /// Serve the front ends that connect to this socket, one after another, and keep the promises while there is none
     #[arg(long, value_name = "SOCKET")]
@@ -153,6 +153,9 @@ pub(crate) struct Core {
     /// What the former program of this process passes on: the descriptors of its state, socket and locks
     #[arg(long, value_name = "FD,FD,FD,FD", requires = "listen")]
     pub(crate) handover: Option<String>,
+    /// Print the version of the state that this program takes over from a former program of its process
+    #[arg(long, exclusive = true)]
+    pub(crate) handover_version: bool,
 }
 
 #[derive(Args, Debug)]

@@ -2,14 +2,17 @@
 
 use crate::args::Core;
 use crate::failure::explained;
-use crate::output::complain;
+use crate::output::{complain, print};
 use crate::raising::Raising;
 use crate::run::plan::directory;
 use crate::run::terms::on_this_host;
 use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::guardian::this_program;
-use daemon::live::{COMMAND, Entrance, Handover, Held, Replacement, Residence, Setup, run_core, run_resident};
+use daemon::live::{
+    COMMAND, CoreLocks, Entrance, HANDOVER_VERSION, Handover, Replacement, ResidentOptions, Setup, run_core,
+    run_resident,
+};
 use daemon::terms::Terms;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,6 +21,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::Builder;
 use sys::event::Bell;
 
@@ -33,6 +37,10 @@ pub(crate) fn run(args: &Core) -> ExitCode {
 }
 
 fn serve(args: &Core) -> Result<(), Explanation> {
+    if args.handover_version {
+        let failed = |error: anyhow::Error| Explanation::new(error.to_string(), "");
+        return print(&format!("{HANDOVER_VERSION}\n")).map_err(failed);
+    }
     match (args.descriptor, &args.listen) {
         (None, Some(socket)) => resident(args, socket),
         (descriptor, _) => {
@@ -49,27 +57,29 @@ fn serve(args: &Core) -> Result<(), Explanation> {
 /// program at its path.
 fn resident(args: &Core, socket: &Path) -> Result<(), Explanation> {
     let program = own_path()?;
-    let (end, request) = (Arc::new(Bell::new()?), Arc::new(Bell::new()?));
-    heed(Arc::clone(&end), Arc::clone(&request))?;
+    let requests = Requests::heed()?;
     let directory = directory(args.directory.as_deref()).map_err(explained)?;
     // The socket may be in the directory.
     directory.create()?;
     let complain = |reason: &Explanation| complain(&format!("tactus core: {reason}"));
-    let (entrance, held, former) = match &args.handover {
-        Some(passed) => Handover::inherited(passed)?.open(args.user, &directory, complain)?,
+    let (entrance, locks, former) = match &args.handover {
+        Some(passed) => {
+            Handover::inherited(passed)?.open(args.user, &directory, (policies::find, this_program()), complain)?
+        }
         None => {
             let entrance = Entrance::at(socket, args.user)?;
-            (entrance, Held::acquire(&directory).map_err(|failure| failure.reason().clone())?, None)
+            (entrance, CoreLocks::acquire(&directory).map_err(|failure| failure.reason().clone())?, None)
         }
     };
     let setup = match &former {
-        Some(former) => former.setup(policies::find, this_program())?,
+        Some(former) => former.setup().clone(),
         None => usual_setup(&directory)?,
     };
-    let replacement = Replacement { request: &request, program, arguments: arguments_of(args, socket) };
-    let residence =
-        Residence { entrance: &entrance, ready: &service::manager::ready, replacement, complain: &complain, held };
-    run_resident(&setup, &residence, former, &end).map_err(|failure| failure.reason().clone())
+    let Requests { end, replacement: request, is_ending } = &requests;
+    let replacement = Replacement { request, is_ending, program, arguments: arguments_of(args, socket) };
+    let (entrance, ready) = (&entrance, &service::manager::ready);
+    let options = ResidentOptions { entrance, ready, replacement, complain: &complain, locks };
+    run_resident(&setup, &options, former, end).map_err(|failure| failure.reason().clone())
 }
 
 /// Returns the path of this program, at which another file may take its place.
@@ -89,13 +99,31 @@ fn usual_setup(directory: &Directory) -> Result<Setup, Explanation> {
     Ok(Terms::setup([Some(&turns), reservations.as_ref()].into_iter().flatten(), directory.clone()))
 }
 
-/// Rings `end` at SIGINT and SIGTERM, and `replacement` at SIGHUP.
-fn heed(end: Arc<Bell>, replacement: Arc<Bell>) -> Result<(), Explanation> {
-    let failed = |error: std::io::Error| Explanation::new(format!("cannot handle signals: {error}"), "");
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
-    let heeding =
-        move || signals.forever().for_each(|signal| if signal == SIGHUP { replacement.ring() } else { end.ring() });
-    Builder::new().name("tactus-signals".to_string()).spawn(heeding).map(drop).map_err(failed)
+/// Requests by signals.
+struct Requests {
+    /// SIGINT and SIGTERM.
+    end: Arc<Bell>,
+    /// SIGHUP.
+    replacement: Arc<Bell>,
+    /// Whether SIGINT or SIGTERM has arrived. The bell rings a little later.
+    is_ending: Arc<AtomicBool>,
+}
+
+impl Requests {
+    /// Handles the signals from now on.
+    fn heed() -> Result<Requests, Explanation> {
+        let failed = |error: std::io::Error| Explanation::new(format!("cannot handle signals: {error}"), "");
+        let (end, replacement) = (Arc::new(Bell::new()?), Arc::new(Bell::new()?));
+        let is_ending = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&is_ending)).map_err(failed)?;
+        }
+        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
+        let bells = [Arc::clone(&end), Arc::clone(&replacement)];
+        let heeding = move || signals.forever().for_each(|signal| bells[usize::from(signal == SIGHUP)].ring());
+        Builder::new().name("tactus-signals".to_string()).spawn(heeding).map_err(failed)?;
+        Ok(Requests { end, replacement, is_ending })
+    }
 }
 
 /// Returns the arguments with which another program takes the place of this core.

@@ -20,10 +20,10 @@ pub(crate) fn write(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the page with a possible line break after each alternative of an argument. Without one, a long list of
-/// alternatives is wider than the page.
+/// Returns the page with a possible line break after each alternative of an argument, and with a synopsis that is aligned
+/// to the left. Otherwise, a long list of alternatives is wider than the page, or its lines cannot be adjusted.
 fn breakable(page: &str) -> String {
-    page.replace(r"\fR|\fB", r"\fR|\:\fB")
+    page.replace(r"\fR|\fB", r"\fR|\:\fB").replace(".SH SYNOPSIS\n", ".SH SYNOPSIS\n.ad l\n")
 }
 
 #[cfg(test)]

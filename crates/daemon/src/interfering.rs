@@ -164,7 +164,7 @@ impl InterferingThreads {
         self.found.iter().map(|(identity, thread)| (identity.start_time, thread.clone())).collect()
     }
 
-    /// Returns the threads that the former program of this process has found, as a scan of now.
+    /// Returns the threads that the former program of this process has found, as if they were found now.
     #[must_use]
     pub fn of_former(found: Vec<(u64, InterferingThread)>) -> InterferingThreads {
         let identity = |start_time, thread: &InterferingThread| Identity { tid: thread.tid, start_time };

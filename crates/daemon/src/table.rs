@@ -367,6 +367,13 @@ impl Table {
         self.cells.store(side.at(), self.beats(side).wrapping_add(1));
     }
 
+    /// Sets the numbers of beats of all threads of the daemon to zero, for a new program of its process. The guardian watches
+    /// a thread from its first beat on.
+    pub fn forget_beats(&self) {
+        let agents = (0..CPUS_MAX).map(|cpu| Beating::Agent(CpuId::new(cpu)));
+        agents.chain([Beating::Keeper, Beating::Commands]).for_each(|side| self.cells.store(side.at(), 0));
+    }
+
     /// Returns the number of beats of `side`.
     #[must_use]
     pub fn beats(&self, side: Beating) -> u64 {

@@ -46,8 +46,8 @@ impl Default for Standing {
 
 impl Standing {
     /// Returns what is known about a VM after a new connection to the core, which keeps `enforced` for it. `short` are the
-    /// entities to which the promise is not kept. If the core has replaced its program, the promise is the same, and is
-    /// measured on.
+    /// entities to which the promise is not kept. If the core has replaced its program, the promise is the same, and its
+    /// measurement continues.
     pub(crate) fn reconnected(self, enforced: Enforced, short: BTreeSet<EntityId>) -> Standing {
         if enforced.request().is_none() || enforced.request() != self.enforced.request() {
             return Standing { enforced, short, ..Standing::default() };

@@ -277,6 +277,14 @@ pub fn heeding_nohup<T>(arrange: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Prepares the execution of another program in this process, which installs its handlers later: until then, SIGHUP is
+/// ignored, and SIGINT and SIGTERM end the process.
+pub fn leave_signals_to_next_program() {
+    answer(libc::SIGHUP, libc::SIG_IGN);
+    answer(libc::SIGINT, libc::SIG_DFL);
+    answer(libc::SIGTERM, libc::SIG_DFL);
+}
+
 /// Sets the disposition of `signal` to `how`: SIG_IGN or SIG_DFL.
 fn answer(signal: i32, how: libc::sighandler_t) {
     // SAFETY: the call takes numbers only, and installs no handler.

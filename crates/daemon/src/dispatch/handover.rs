@@ -26,6 +26,8 @@ pub struct FormerClient {
     pub entity: EntityId,
     /// The CPU of the client.
     pub cpu: CpuId,
+    /// Whether all threads of the client slept.
+    is_blocked: bool,
     kept: KeptRecord,
 }
 
@@ -34,8 +36,8 @@ impl<K: Kernel> Dispatcher<K> {
     pub fn pass_on(&mut self) -> Vec<FormerClient> {
         self.suspend();
         let former = |(entity, client): (EntityId, &Client<K>)| {
-            let (cpu, kept) = (client.cpu, client.kept.clone());
-            FormerClient { entity, cpu, kept }
+            let (cpu, is_blocked, kept) = (client.cpu, client.is_blocked, client.kept.clone());
+            FormerClient { entity, cpu, is_blocked, kept }
         };
         self.clients.iter().map(former).collect()
     }
@@ -47,53 +49,49 @@ impl<K: Kernel> Dispatcher<K> {
         self
     }
 
-    /// Restores the threads in the rows that `is_former` selects, and finds the children that they were forking when the
-    /// former program suspended them. The restoration goes on as that of dismissed clients.
-    pub fn restore_former(&mut self, is_former: impl Fn(Row) -> bool) {
-        let former: Vec<(Row, Entry)> = self.table.entries().into_iter().filter(|(row, _)| is_former(*row)).collect();
-        if former.is_empty() {
-            return;
-        }
-        let threads: Vec<Identity> = former.iter().map(|(_, entry)| entry.thread).collect();
-        let mut restoring = Restoring::begin(&self.kernel, &self.table, |entry| threads.contains(&entry.thread));
+    /// Restores the threads of one process in the rows `former`, and finds the children that they were forking when the
+    /// former program suspended them. The restoration goes on as that of a dismissed client.
+    pub fn restore_former(&mut self, leader: Identity, former: &[(Row, Entry)]) {
+        let rows: Vec<Row> = former.iter().map(|(row, _)| *row).collect();
+        let mut restoring = Restoring::begin_rows(&self.kernel, &self.table, &rows);
         restoring.look(&self.kernel, &self.table);
         let is_back = restoring.threads().iter().filter(|it| it.end() != End::Failed).filter_map(|it| it.row);
         is_back.for_each(|row| self.table.set_given_back(row));
-        let mut leaders: Vec<Identity> = former.iter().map(|(_, entry)| entry.leader).collect();
-        leaders.sort_unstable();
-        leaders.dedup();
         let confined: CpuSet = former.iter().flat_map(|(_, entry)| entry.confined.iter()).collect();
-        let rows = former.into_iter().map(|(row, _)| row).collect();
-        let leaving = Leaving { restoring: None, rows, leaders, confined };
+        let leaving = Leaving { restoring: None, rows, leaders: vec![leader], confined };
         self.leaving.add(leaving, restoring, &self.table);
     }
 
-    /// Continues the judgement of the clients `former` for `entities`, the clients of the same promise. The periods since
-    /// `since`, according to the kernel's clock, count as missed. Returns pairs of a former and a present entity.
+    /// Continues the judgement of the clients `former` for `entities`, the clients of the same promise. The periods in
+    /// `gap` count as missed by the clients that were runnable. Returns pairs of a former and a present entity.
     pub fn take_over(
         &mut self,
         entities: &[EntityId],
         mut former: Vec<FormerClient>,
-        since: Instant,
+        gap: Nanos,
     ) -> Vec<(EntityId, EntityId)> {
-        let (now, gap) = (self.now(), self.kernel.now().saturating_since(since));
-        let mut pairs = Vec::new();
-        for &e in entities {
-            let Some(client) = self.clients.get_mut(e).filter(|_| !former.is_empty()) else { continue };
-            let on_its_cpu = former.iter().position(|it| it.cpu == client.cpu);
-            let FormerClient { entity, kept, .. } = former.swap_remove(on_its_cpu.unwrap_or(0));
-            pairs.push((entity, e));
-            client.kept = kept;
-            let Reservation { slice, period, .. } = client.reservation;
-            for _ in 0..gap.as_ns().div_ceil(period.as_ns()).min(PERIODS_MOST) {
-                self.judge(e, slice, Nanos::ZERO, true, now);
+        let (now, mut pairs) = (self.now(), Vec::new());
+        for is_on_its_cpu in [true, false] {
+            for &e in entities {
+                let Some(client) = self.clients.get_mut(e) else { continue };
+                let is_it = |it: &FormerClient| !is_on_its_cpu || it.cpu == client.cpu;
+                let is_open = pairs.iter().all(|(_, present)| *present != e);
+                let Some(at) = former.iter().position(is_it).filter(|_| is_open) else { continue };
+                let FormerClient { entity, is_blocked, kept, .. } = former.swap_remove(at);
+                pairs.push((entity, e));
+                client.kept = kept;
+                let Reservation { slice, period, .. } = client.reservation;
+                for _ in 0..gap.as_ns().div_ceil(period.as_ns()).min(PERIODS_MOST) {
+                    self.judge(e, slice, Nanos::ZERO, !is_blocked, now);
+                }
             }
         }
         pairs
     }
 
-    /// Adds measurements that the former program has made.
-    pub fn note_former(&mut self, events: Vec<(Instant, Event)>) {
+    /// Adds measurements that the former program has made, and the number of those that were lost.
+    pub fn note_former(&mut self, events: Vec<(Instant, Event)>, lost: u64) {
         events.into_iter().for_each(|(at, event)| self.journal.note(at, event));
+        self.journal.lose(lost);
     }
 }

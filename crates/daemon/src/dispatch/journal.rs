@@ -43,6 +43,11 @@ impl Journal {
         }
     }
 
+    /// Counts `events` as lost.
+    pub(super) fn lose(&mut self, events: u64) {
+        self.lost += events;
+    }
+
     /// Replaces the content of `empty` with the unread events. Returns the number of lost events.
     pub(super) fn exchange(&mut self, empty: &mut Vec<(Instant, Event)>) -> u64 {
         empty.clear();

@@ -53,7 +53,7 @@ impl Handle {
         let path = std::path::absolute(directory.path()).map_err(|error| failed(&error.to_string()))?;
         let mut command = Command::new(program);
         command.arg0("tactus").arg(COMMAND).arg(path).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
-        // This process has no other children that could inherit the mount.
+        // The only other child of this process, the trial of a new program, ends soon.
         command.args(pass_on_mount().map(|number| number.to_string()));
         let mut child = command.spawn().map_err(|error| failed(&error.to_string()))?;
         // The child is not reaped yet, so its pid is not reused.

@@ -1,9 +1,9 @@
 //! [`Commands`]: carries out the commands of the front end, in the command thread.
 
 use super::connection::{Connection, Received};
+use super::core_locks::CoreLocks;
 use super::entrance::Entrance;
-use super::handover::{self, NotReplaced, Replacement, State};
-use super::held::Held;
+use super::handover::{self, Known, NotReplaced, Replacement, State};
 use super::kernel_kept;
 use super::message::{Command, Message, News, Opening, ProcessId, Reply, Roster};
 use super::shared::{AT_ONCE, Shared, at_agent_priority, restore_all};
@@ -73,7 +73,7 @@ impl<'a, 'k> Commands<'a, 'k> {
     pub(super) fn replace(
         &self,
         replacement: &Replacement<'_>,
-        from: (&Entrance, &Held),
+        from: (&Entrance, &CoreLocks),
         opening: Opening,
     ) -> NotReplaced {
         let shared = self.shared;
@@ -81,11 +81,15 @@ impl<'a, 'k> Commands<'a, 'k> {
             return NotReplaced::Unchanged(refused.reason());
         }
         self.await_standby();
-        let roster = self.judged_roster();
-        handover::replace(shared, replacement, from, opening, (roster, self.interfering.borrow().pass_on()))
+        let known = || {
+            let (unread, lost) = read_journals(shared, |_| ());
+            let (roster, interfering) = (self.judged_roster(), self.interfering.borrow().pass_on());
+            Known { opening, roster, interfering, unread, lost }
+        };
+        handover::replace(shared, replacement, from, known, &|| self.beat())
     }
 
-    /// Waits until the standby of the guardian is ready. The next program ends it, and starts its own.
+    /// Waits up to 2 s until the standby of the guardian is ready. The new program ends it, and starts its own.
     fn await_standby(&self) {
         let (table, end) = (&self.shared.table, clock::now().saturating_add(STANDBY));
         let is_ready = || {
@@ -204,11 +208,11 @@ impl<'a, 'k> Commands<'a, 'k> {
     pub(super) fn admit(&self, request: &PromiseRequest, process: ProcessId) -> Result<Vec<EntityId>, Refusal> {
         self.await_leaving(process.pid);
         // The agents would wait for a scan of many threads with the dispatcher.
-        self.admit_scanned(request, process, self.scan(process), request)
+        self.admit_scanned(request, process, self.scan_process(process), request)
     }
 
     /// Scans a process for an admission.
-    pub(super) fn scan(&self, process: ProcessId) -> Option<ScannedProcess<'k>> {
+    pub(super) fn scan_process(&self, process: ProcessId) -> Option<ScannedProcess<'k>> {
         let is_ours = ancestors().contains(&process.pid);
         if is_ours { None } else { scan_beating(&self.shared.kernel, process.pid, &|| self.beat()) }
     }

@@ -3,16 +3,16 @@
 use super::agent;
 use super::channel::Channel;
 use super::connection::{Connection, Received, VERSION};
+use super::core_locks::CoreLocks;
 use super::failure::Failure;
 use super::fault::Fault;
 use super::front_ends::{self, FrontEnds};
-use super::handover::{Former, State};
-use super::held::Held;
+use super::handover::{FormerProgram, State};
 use super::keeper::{self, Watcher};
 use super::message::{Message, Opening};
-use super::residence::Residence;
+use super::resident_options::ResidentOptions;
 use super::setup::{AdmissionPolicy, Setup};
-use super::shared::{Raised, Shared, at_agent_priority, restore_all};
+use super::shared::{RaisedPriority, Shared, at_agent_priority, restore_all};
 use crate::Explanation;
 use crate::dispatch::{Dispatcher, KernelKept, Promises};
 use crate::guardian::{AGENT_PREFIX, KEEPER, remove_groups, sweep, this_program};
@@ -66,8 +66,8 @@ pub fn run_core(
         Received::Malformed(reason) => return Err(reason),
     };
     let outcome = opening.setup(find, this_program()).map_err(Failure::Refused).and_then(|setup| {
-        let held = Held::acquire(&setup.directory)?;
-        serve(&setup, &held, None, FrontEnds::Only(&mut connection), end)
+        let locks = CoreLocks::acquire(&setup.directory)?;
+        serve(&setup, &locks, None, FrontEnds::Only(&mut connection), end)
     });
     let patience = clock::now() + MESSAGE;
     // The front end may have ended.
@@ -82,12 +82,12 @@ pub fn run_core(
 /// See [`Failure`].
 pub fn run_resident(
     setup: &Setup,
-    residence: &Residence<'_>,
-    former: Option<Former>,
+    options: &ResidentOptions<'_>,
+    former: Option<FormerProgram>,
     end: &Bell,
 ) -> Result<(), Failure> {
     thread::set_name(NAME);
-    serve(setup, &residence.held, former, FrontEnds::Of { residence, setup }, end)
+    serve(setup, &options.locks, former, FrontEnds::Of { options, setup }, end)
 }
 
 /// Keeps promises until the end is requested, and then restores all threads.
@@ -96,15 +96,15 @@ pub fn run_resident(
 /// See [`Failure`].
 fn serve(
     setup: &Setup,
-    held: &Held,
-    former: Option<Former>,
+    locks: &CoreLocks,
+    former: Option<FormerProgram>,
     front_ends: FrontEnds<'_>,
     end: &Bell,
 ) -> Result<(), Failure> {
     setup.fault.iter().for_each(Fault::begin_failing);
     if former.is_none() {
         // First restore the threads that a dead daemon has left changed.
-        restore::replay(&Linux::new()?, &setup.directory, &held.lock).map_err(Failure::Refused)?;
+        restore::replay(&Linux::new()?, &setup.directory, &locks.lock).map_err(Failure::Refused)?;
     }
     sweep();
     prepare()?;
@@ -118,15 +118,16 @@ fn serve(
     keeper_events.add(&*keeper_bell, keeper::KEEPER_BELL)?;
     let kernel = Linux::with(sentinels, waiting, Some((Arc::clone(&keeper_events), Arc::clone(&keeper_bell))))?;
     let (table, former) = match former {
-        Some(Former { table, state, raised }) => (table, Some((state, raised))),
-        None => (setup.directory.create_table(ROWS, &held.lock).map_err(Failure::Refused)?, None),
+        Some(FormerProgram { table, state, raised, .. }) => (table, Some((state, raised))),
+        None => (setup.directory.create_table(ROWS, &locks.lock).map_err(Failure::Refused)?, None),
     };
     let (table, is_new) = (Arc::new(table), former.is_none());
+    table.forget_beats();
     let begin = if is_new { Watcher::start } else { Watcher::take_over };
     let watcher = begin(setup, Arc::clone(&table), Arc::clone(&keeper_events)).map_err(Failure::Refused);
-    // Before the first promise, nothing is to be restored. The promises of a former program are restored by its guardian.
     let abandon = || {
-        if is_new {
+        // Before the first promise, nothing is to be restored.
+        if is_new || restore::restore(&kernel, &table, clock::sleep).is_settled() {
             table.finish();
         }
     };
@@ -136,7 +137,7 @@ fn serve(
         let shared = share(setup, &kernel, (&table, epoch), (channels, places), (keeper_events, keeper_bell));
         let shared = shared.inspect_err(|_| {
             abandon();
-            if is_new {
+            if table.is_finished() {
                 watcher.stop();
             }
         })?;
@@ -153,7 +154,7 @@ fn serve(
     // at its start.
     if table.is_finished() {
         remove_groups(table.daemon());
-        setup.directory.remove_table(&held.lock).map_err(Failure::Failed)?;
+        setup.directory.remove_table(&locks.lock).map_err(Failure::Failed)?;
     } else {
         // Dropping the kernel waits for the sentinels. A sentinel cannot end while a thread that could not be restored
         // occupies its CPU at a higher priority, and the guardian restores this thread only when this process ends.
@@ -204,6 +205,7 @@ fn share<'k>(
         kernel_kept,
         interfering: Mutex::default(),
         beginning_loans: Mutex::default(),
+        starting: Mutex::default(),
         shares: Mutex::default(),
         table: Arc::clone(table),
         channels,
@@ -226,7 +228,7 @@ fn share<'k>(
 fn run(
     shared: &Shared<'_>,
     watcher: &mut Watcher<'_>,
-    former: Option<(State, Raised)>,
+    former: Option<(State, RaisedPriority)>,
     front_ends: FrontEnds<'_>,
     end: &Bell,
 ) -> Result<(), Failure> {

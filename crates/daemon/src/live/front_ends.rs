@@ -7,9 +7,9 @@ use super::fault::StalledThread;
 use super::handover::{NotReplaced, State};
 use super::keeper::FRONT_END;
 use super::message::{Message, Opening};
-use super::residence::Residence;
+use super::resident_options::ResidentOptions;
 use super::setup::Setup;
-use super::shared::{Raised, Shared, at_agent_priority};
+use super::shared::{RaisedPriority, Shared, at_agent_priority};
 use crate::Explanation;
 use sched::Nanos;
 use std::io;
@@ -36,7 +36,7 @@ pub(super) enum FrontEnds<'f> {
     /// The front end that has started the core. Its end is the end of the core.
     Only(&'f mut Connection),
     /// The front ends that connect to the entrance of a resident core with the parameters `setup`.
-    Of { residence: &'f Residence<'f>, setup: &'f Setup },
+    Of { options: &'f ResidentOptions<'f>, setup: &'f Setup },
 }
 
 /// The reason why a front end is served no longer.
@@ -55,7 +55,7 @@ enum Left {
 /// The kernel refuses to wait, or to transfer messages.
 pub(super) fn serve(
     shared: &Shared<'_>,
-    former: Option<(State, Raised)>,
+    former: Option<(State, RaisedPriority)>,
     front_ends: FrontEnds<'_>,
     end: &Bell,
 ) -> Result<(), Failure> {
@@ -76,13 +76,13 @@ pub(super) fn serve(
             let begun = connection.send(&Message::Ready { epoch }, || service.commands.goes_on());
             begun.and_then(|()| service.converse(connection, None)).map(drop)
         }
-        FrontEnds::Of { residence, setup } => {
-            service.waiting.add(residence.entrance, VISITOR)?;
-            service.waiting.add(residence.replacement.request, REPLACEMENT)?;
-            (residence.ready)();
+        FrontEnds::Of { options, setup } => {
+            service.waiting.add(options.entrance, VISITOR)?;
+            service.waiting.add(options.replacement.request, REPLACEMENT)?;
+            (options.ready)();
             let opening = Opening::new(setup);
             let attached = Message::Attached { pid: std::process::id(), epoch, opening: opening.clone() };
-            service.receive(&Visits { residence, opening, attached })
+            service.receive(&Visits { options, opening, attached })
         }
     };
     match outcome {
@@ -110,7 +110,7 @@ fn is_an_end(error: &io::Error) -> bool {
 
 /// What a resident core has for its front ends.
 struct Visits<'f> {
-    residence: &'f Residence<'f>,
+    options: &'f ResidentOptions<'f>,
     /// The parameters of the core.
     opening: Opening,
     /// The message to each front end that enters.
@@ -165,7 +165,7 @@ impl Service<'_, '_> {
     /// Exchanges greetings with a waiting front end. Returns its connection; `None` if it may not enter, or does not speak
     /// this version of the messages.
     fn welcome(&self, visits: &Visits<'_>) -> Option<Connection> {
-        let accepted = visits.residence.entrance.accept().and_then(|stream| stream.map(Connection::new).transpose());
+        let accepted = visits.options.entrance.accept().and_then(|stream| stream.map(Connection::new).transpose());
         let mut connection = match accepted {
             Ok(connection) => connection?,
             Err(error) => {
@@ -211,10 +211,10 @@ impl Service<'_, '_> {
 
     /// Replaces this program, and does not return. If that is not possible, the core continues, or it fails.
     fn replace(&self, visits: &Visits<'_>) {
-        let Visits { residence, opening, .. } = visits;
-        let _ = residence.replacement.request.rings();
-        let from = (residence.entrance, &residence.held);
-        let reason = match self.commands.replace(&residence.replacement, from, opening.clone()) {
+        let Visits { options, opening, .. } = visits;
+        let _ = options.replacement.request.rings();
+        let from = (options.entrance, &options.locks);
+        let reason = match self.commands.replace(&options.replacement, from, opening.clone()) {
             NotReplaced::Unchanged(reason) => {
                 self.shared.warn(reason.clone());
                 reason
@@ -223,8 +223,9 @@ impl Service<'_, '_> {
                 self.shared.fail(reason.clone());
                 reason
             }
+            NotReplaced::Ending => return,
         };
-        (residence.complain)(&reason);
+        (options.complain)(&reason);
     }
 }
 
@@ -232,9 +233,9 @@ impl Service<'_, '_> {
 mod tests {
     use super::super::client::Client;
     use super::super::connection::Received;
+    use super::super::core_locks::CoreLocks;
     use super::super::entrance::Entrance;
     use super::super::handover::Replacement;
-    use super::super::held::Held;
     use super::super::message::{Command, ProcessId, Reply, Roster};
     use super::super::setup::AdmissionPolicy;
     use super::super::shared::tests::shared;
@@ -247,6 +248,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::path::PathBuf;
+    use std::sync::atomic::AtomicBool;
 
     /// Ends the core even if the test fails.
     struct Ending<'b>(&'b Bell);
@@ -339,11 +341,12 @@ mod tests {
             let core = scope.spawn(|| {
                 let shared = shared(&kernel, place.path());
                 let request = &Bell::new().unwrap();
-                let replacement = Replacement { request, program: PathBuf::new(), arguments: Vec::new() };
-                let held = Held::acquire(&setup.directory).unwrap();
+                let (is_ending, program) = (&AtomicBool::new(false), PathBuf::new());
+                let replacement = Replacement { request, is_ending, program, arguments: Vec::new() };
+                let locks = CoreLocks::acquire(&setup.directory).unwrap();
                 let (entrance, ready, complain) = (&entrance, &|| {}, &|_: &Explanation| {});
-                let residence = Residence { entrance, ready, replacement, complain, held };
-                serve(&shared, None, FrontEnds::Of { residence: &residence, setup: &setup }, &end)
+                let options = ResidentOptions { entrance, ready, replacement, complain, locks };
+                serve(&shared, None, FrontEnds::Of { options: &options, setup: &setup }, &end)
             });
             let _ending = Ending(&end);
             let attach = || Client::attach(&path, policies::find).unwrap();

@@ -14,16 +14,18 @@
 //! If the new program cannot read the state, it restores all threads and begins without promises. If it fails, the
 //! process ends, and the guardian restores all threads.
 
+use super::COMMAND;
+use super::core_locks::CoreLocks;
 use super::entrance::Entrance;
-use super::held::Held;
 use super::message::{Opening, Roster};
 use super::setup::Setup;
-use super::shared::{Raised, Shared, at_agent_priority};
+use super::shared::{RaisedPriority, Shared, at_agent_priority};
 use crate::Explanation;
 use crate::directory::Directory;
-use crate::dispatch::{FormerClient, FormerReservations, Promises};
+use crate::dispatch::{Dispatcher, EVENTS_MOST, FormerClient, FormerReservations, KernelKept, Promises};
 use crate::interfering::InterferingThread;
 use crate::kernel::priority;
+use crate::linux::{Linux, pass_on_mount, take_over_mount};
 use crate::table::Table;
 use sched::{Descriptor, Instant, Nanos};
 use serde::{Deserialize, Serialize};
@@ -34,7 +36,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{MutexGuard, PoisonError};
 use sys::event::Bell;
 use sys::process::Process;
 use sys::shared::{HostLock, Lock};
@@ -42,20 +45,26 @@ use sys::thread::Thread;
 use sys::{clock, kernel, launch, process};
 use trace::Event;
 
-/// Version of the state. A program begins without promises if it finds another version.
-const VERSION: u32 = 1;
+/// Version of the state of a core that is replaced. A program that finds another version begins without promises.
+pub const HANDOVER_VERSION: u32 = 1;
 /// The option with the descriptors, for the command line of the new program.
 const OPTION: &str = "--handover";
+/// The option with which a program prints [`HANDOVER_VERSION`].
+const TRIAL: &str = "--handover-version";
 /// Maximum time for the new program to print its version.
-const TRIAL: Nanos = Nanos::s(2);
+const PATIENCE: Nanos = Nanos::s(2);
 /// Interval between two checks of the trial.
 const LOOK: Nanos = Nanos::ms(10);
+/// Maximum number of measurements that are passed on. More are there only if no front end has read them for long.
+const UNREAD_MOST: usize = 1 << 13;
 
 /// How a resident core is replaced.
 #[derive(Debug)]
 pub struct Replacement<'r> {
     /// A ring of this bell requests the replacement.
     pub request: &'r Bell,
+    /// Whether the end of the core is requested. The handler of the signal sets this before it returns.
+    pub is_ending: &'r AtomicBool,
     /// File of the new program.
     pub program: PathBuf,
     /// Arguments of the new program, which gets the descriptors in a further option.
@@ -67,6 +76,8 @@ pub struct Replacement<'r> {
 pub(super) struct State {
     version: u32,
     opening: Opening,
+    /// Number of the descriptor of the private mount of the freezer, if there is one.
+    mount: Option<i32>,
     /// Time zero of the journals.
     pub(super) epoch: Instant,
     /// Instant of the suspension of the clients, according to the kernel's clock.
@@ -77,9 +88,16 @@ pub(super) struct State {
     /// The processes with a share of the CPUs, each with the numbers of the rows of its groups.
     pub(super) shares: Vec<(u32, Vec<usize>)>,
     pub(super) interfering: Vec<(u64, InterferingThread)>,
-    /// The measurements that no front end has read.
+    /// The measurements that no front end has read, and the number of those that were lost.
     pub(super) unread: Vec<(Instant, Event)>,
+    pub(super) lost: u64,
     pub(super) warnings: Vec<Explanation>,
+}
+
+/// The part of [`State`] that is the same in all versions.
+#[derive(Deserialize)]
+struct Head {
+    version: u32,
 }
 
 /// What the former program of this process has passed on.
@@ -99,10 +117,8 @@ impl Handover {
     pub fn inherited(text: &str) -> Result<Handover, Explanation> {
         let numbers: Option<Vec<i32>> = text.split(',').map(|number| number.parse().ok()).collect();
         let Some(&[state, entrance, lock, host]) = numbers.as_deref() else {
-            return Err(Explanation::new(
-                format!("`{text}` has no four descriptors"),
-                "replace a core by SIGHUP; its program passes them on",
-            ));
+            let why = format!("`{text}` is no list of four descriptors");
+            return Err(Explanation::new(why, "replace a core by SIGHUP; its program passes them on"));
         };
         Ok(Handover {
             state: File::from(launch::inherited(state)?),
@@ -112,8 +128,8 @@ impl Handover {
         })
     }
 
-    /// Returns the entrance and the locks, and the state and the table of the former program. If the state does not fit
-    /// this program, calls `complain` with the reason.
+    /// Returns the entrance and the locks, and what the former program has left. If this does not fit this program, calls
+    /// `complain` with the reason. `find` returns the policy with a name, and `executable` is the program of the guardian.
     ///
     /// # Errors
     /// The socket does not listen.
@@ -121,109 +137,158 @@ impl Handover {
         self,
         user: Option<u32>,
         directory: &Directory,
+        (find, executable): (impl Fn(&str) -> Option<&'static Descriptor>, &Path),
         complain: impl FnOnce(&Explanation),
-    ) -> Result<(Entrance, Held, Option<Former>), Explanation> {
+    ) -> Result<(Entrance, CoreLocks, Option<FormerProgram>), Explanation> {
         // The clients wait for the dispatch.
-        let raised = Raised::to(priority::AGENT);
+        let raised = RaisedPriority::to(priority::SENTINEL);
         let entrance = Entrance::of_former(self.entrance, user)?;
-        let held = Held { lock: Lock::inherited(self.lock), host: HostLock::inherited(self.host) };
-        let former = Former::read(self.state, directory, raised).inspect_err(complain).ok();
-        Ok((entrance, held, former))
+        let locks = CoreLocks { lock: Lock::inherited(self.lock), host: HostLock::inherited(self.host) };
+        let former = read(self.state, directory).and_then(|(state, table)| {
+            // The former program injected the fault.
+            let setup = Setup { fault: None, ..state.opening.clone().setup(find, executable)? };
+            Ok(FormerProgram { state, setup, table, raised })
+        });
+        Ok((entrance, locks, former.inspect_err(complain).ok()))
     }
 }
 
 /// The state and the table of the former program of this process.
 #[derive(Debug)]
-pub struct Former {
+pub struct FormerProgram {
     pub(super) state: State,
+    setup: Setup,
     pub(super) table: Table,
-    /// Until the promises are made again, the command thread has the priority of an agent.
-    pub(super) raised: Raised,
+    /// Until the promises are made again, the command thread precedes ordinary threads.
+    pub(super) raised: RaisedPriority,
 }
 
-impl Former {
-    fn read(mut file: File, directory: &Directory, raised: Raised) -> Result<Former, Explanation> {
-        let other = |why: String| {
-            let why = format!("the state of the former program cannot be used: {why}");
-            Explanation::new(why, "nothing; the promises are made again")
-        };
-        // The offset is shared with the former program, which has written the file.
-        let mut bytes = Vec::new();
-        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(|error| other(error.to_string()))?;
-        let state: State = serde_json::from_slice(&bytes).map_err(|error| other(error.to_string()))?;
-        if state.version != VERSION {
-            return Err(other(format!("its version is {}, and that of this program {VERSION}", state.version)));
-        }
-        let table = directory.open_table()?.ok_or_else(|| other("the table of originals is gone".to_string()))?;
-        let me = Thread::open(std::process::id())?.identity();
-        if !table.is_current() || table.daemon() != me || table.boot() != kernel::boot_id()? || table.is_finished() {
-            return Err(other("the table of originals is another one".to_string()));
-        }
-        Ok(Former { state, table, raised })
-    }
-
-    /// Returns the parameters of the former program, without fault injection. `find` returns the policy with a name, and
-    /// `executable` is the program of the guardian.
-    ///
-    /// # Errors
-    /// This program does not have the policies of the former program.
-    pub fn setup(
-        &self,
-        find: impl Fn(&str) -> Option<&'static Descriptor>,
-        executable: &Path,
-    ) -> Result<Setup, Explanation> {
-        Ok(Setup { fault: None, ..self.state.opening.clone().setup(find, executable)? })
+impl FormerProgram {
+    /// Returns the parameters of the former program, without fault injection.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        &self.setup
     }
 }
 
-/// Executes the program of `replacement` in this process. Returns only if this is not possible.
+/// Reads the state of the former program, and opens its table.
+fn read(mut file: File, directory: &Directory) -> Result<(State, Table), Explanation> {
+    let unusable = |why: String| {
+        let why = format!("the state of the former program cannot be used: {why}");
+        Explanation::new(why, "make the promises again; the service does so itself")
+    };
+    // The offset is shared with the former program, which has written the file.
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(|error| unusable(error.to_string()))?;
+    let Head { version } = serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?;
+    if version != HANDOVER_VERSION {
+        return Err(unusable(format!("its version is {version}, and this program reads {HANDOVER_VERSION}")));
+    }
+    let state: State = serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?;
+    // Without this mount, the next hard limit mounts the hierarchy again.
+    let _ = state.mount.map(take_over_mount);
+    let table = directory.open_table()?.ok_or_else(|| unusable("the table of originals is gone".to_string()))?;
+    let me = Thread::open(std::process::id())?.identity();
+    if !table.is_current() || table.daemon() != me || table.boot() != kernel::boot_id()? || table.is_finished() {
+        return Err(unusable("the table of originals is another one".to_string()));
+    }
+    Ok((state, table))
+}
+
+/// What the command thread knows besides the state that the threads share.
+pub(super) struct Known {
+    pub(super) opening: Opening,
+    pub(super) roster: Roster,
+    pub(super) interfering: Vec<(u64, InterferingThread)>,
+    pub(super) unread: Vec<(Instant, Event)>,
+    pub(super) lost: u64,
+}
+
+/// The promises of both mechanisms, locked and suspended.
+struct Suspended<'s, 'k> {
+    dispatcher: MutexGuard<'s, Dispatcher<&'k Linux>>,
+    kept: Option<MutexGuard<'s, KernelKept<&'k Linux>>>,
+    at: Instant,
+    clients: Vec<FormerClient>,
+}
+
+/// Executes the program of `replacement` in this process. Returns only if this is not possible. Calls `beat` while the new
+/// program is tried out.
 pub(super) fn replace(
     shared: &Shared<'_>,
     replacement: &Replacement<'_>,
-    (entrance, held): (&Entrance, &Held),
-    opening: Opening,
-    (roster, interfering): (Roster, Vec<(u64, InterferingThread)>),
+    (entrance, locks): (&Entrance, &CoreLocks),
+    known: impl FnOnce() -> Known,
+    beat: &dyn Fn(),
 ) -> NotReplaced {
-    let descriptors = [entrance.as_fd(), held.lock.as_fd(), held.host.as_fd()];
-    let prepared = try_out(replacement).and_then(|()| prepare(replacement, descriptors));
+    // No guardian inherits the descriptors, and none is replaced meanwhile.
+    let _starting = shared.starting.lock().unwrap_or_else(PoisonError::into_inner);
+    let descriptors = [entrance.as_fd(), locks.lock.as_fd(), locks.host.as_fd()];
+    let prepared = try_out(replacement, beat).and_then(|()| prepare(replacement, descriptors));
     let (mut command, file) = match prepared {
         Ok(prepared) => prepared,
         Err(reason) => return NotReplaced::Unchanged(reason),
     };
-    // The guardian does not expect beats of a program that starts.
-    shared.table.set_watched(0);
-    let mut dispatcher = at_agent_priority(|| shared.lock());
-    let mut kept = shared.kernel_kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner));
-    let suspended = clock::now();
-    let clients = at_agent_priority(|| dispatcher.pass_on());
-    let (mut unread, mut further) = (Vec::new(), Vec::new());
-    dispatcher.read_journal(&mut unread);
-    if let Some(kept) = &mut kept {
-        kept.read_journal(&mut further);
+    let known = known();
+    // Allocate memory before the clients are suspended.
+    let journals = [(); 2].map(|()| Vec::with_capacity(EVENTS_MOST));
+    let mut suspended = suspend(shared);
+    // From here on, SIGTERM ends the process, and the guardian restores all threads.
+    process::leave_signals_to_next_program();
+    if replacement.is_ending.load(Ordering::SeqCst) {
+        return NotReplaced::Ending;
     }
+    let state = state_of(shared, &mut suspended, known, journals);
+    let written = serde_json::to_vec(&state).map_err(io::Error::other).and_then(|bytes| (&file).write_all(&bytes));
+    let error = written.err().unwrap_or_else(|| command.exec());
+    NotReplaced::Suspended(cannot(replacement, &error.to_string()))
+}
+
+/// Suspends the clients of the dispatcher. Until the new program starts, no other thread reads or changes a promise: this
+/// thread alone acquires both locks.
+fn suspend<'s, 'k>(shared: &'s Shared<'k>) -> Suspended<'s, 'k> {
+    at_agent_priority(|| {
+        let kept = shared.kernel_kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut dispatcher = shared.lock();
+        let at = clock::now();
+        let clients = dispatcher.pass_on();
+        // The guardian does not expect beats of a program that starts.
+        shared.table.set_watched(0);
+        Suspended { dispatcher, kept, at, clients }
+    })
+}
+
+fn state_of(
+    shared: &Shared<'_>,
+    suspended: &mut Suspended<'_, '_>,
+    known: Known,
+    [mut latest, mut further]: [Vec<(Instant, Event)>; 2],
+) -> State {
+    let Suspended { dispatcher, kept, at, clients } = suspended;
+    let Known { opening, roster, interfering, mut unread, mut lost } = known;
+    lost += dispatcher.read_journal(&mut latest);
+    lost += kept.as_mut().map_or(0, |kept| kept.read_journal(&mut further));
+    unread.append(&mut latest);
     unread.append(&mut further);
     unread.retain(|(_, event)| matches!(event, Event::Period { .. } | Event::Kept { .. }));
+    let excess = unread.len().saturating_sub(UNREAD_MOST);
+    lost += unread.drain(..excess).count() as u64;
     let shares = shared.shares.lock().unwrap_or_else(PoisonError::into_inner);
-    let state = State {
-        version: VERSION,
+    State {
+        version: HANDOVER_VERSION,
         opening,
+        mount: pass_on_mount(),
         epoch: dispatcher.epoch(),
-        suspended,
+        suspended: *at,
         roster,
-        clients,
+        clients: std::mem::take(clients),
         reservations: kept.as_ref().map(|kept| kept.pass_on()).unwrap_or_default(),
         shares: shares.iter().map(|(pid, rows)| (*pid, rows.iter().map(|row| row.number()).collect())).collect(),
         interfering,
         unread,
+        lost,
         warnings: shared.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-    };
-    let written = serde_json::to_vec(&state).map_err(io::Error::other).and_then(|bytes| (&file).write_all(&bytes));
-    let error = written.err().unwrap_or_else(|| {
-        // A further request must not end the process before the new program handles requests.
-        process::ignore_terminal();
-        command.exec()
-    });
-    NotReplaced::Suspended(cannot(replacement, &error.to_string()))
+    }
 }
 
 /// Returns the command that executes the new program, and the file of the state. The program gets this file and
@@ -247,25 +312,32 @@ pub(super) enum NotReplaced {
     Unchanged(Explanation),
     /// The clients are suspended, so the core must end.
     Suspended(Explanation),
+    /// The end of the core is requested. The clients are suspended.
+    Ending,
 }
 
-/// Checks that the new program is executable and prints its version.
-fn try_out(replacement: &Replacement<'_>) -> Result<(), Explanation> {
+/// Checks that the new program runs, and that it can take over a state. Calls `beat` meanwhile.
+fn try_out(replacement: &Replacement<'_>, beat: &dyn Fn()) -> Result<(), Explanation> {
+    let failed = |why: &str| cannot(replacement, why);
     let mut trial = Command::new(&replacement.program);
-    trial.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = trial.spawn().map_err(|error| cannot(replacement, &error.to_string()))?;
-    let has_ended = Process::open(child.id()).is_ok_and(|process| {
-        let end = clock::now().saturating_add(TRIAL);
-        std::iter::repeat_with(|| process.ends_within(LOOK)).find(|ended| *ended || clock::now() >= end) == Some(true)
-    });
-    if !has_ended {
-        let _ = child.kill();
+    trial.arg0("tactus").args([COMMAND, TRIAL]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = trial.spawn().map_err(|error| failed(&error.to_string()))?;
+    let process = Process::open(child.id());
+    let end = clock::now().saturating_add(PATIENCE);
+    while !process.as_ref().is_ok_and(|process| process.ends_within(LOOK)) {
+        beat();
+        if process.is_err() || clock::now() >= end {
+            let _ = child.kill();
+            return Err(failed(&format!("`core {TRIAL}` has not ended within {PATIENCE}")));
+        }
     }
-    match child.wait() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) if has_ended => Err(cannot(replacement, &format!("`--version` has ended with {status}"))),
-        Ok(_) => Err(cannot(replacement, &format!("`--version` has not ended within {TRIAL}"))),
-        Err(error) => Err(cannot(replacement, &error.to_string())),
+    let done = child.wait_with_output().map_err(|error| failed(&error.to_string()))?;
+    if !done.status.success() {
+        return Err(failed(&format!("`core {TRIAL}` has ended with {}", done.status)));
+    }
+    match String::from_utf8_lossy(&done.stdout).trim().parse::<u32>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(failed(&format!("`core {TRIAL}` prints no version"))),
     }
 }
 

@@ -11,8 +11,8 @@ use crate::kernel::{Kernel, priority};
 use crate::linux::Linux;
 use crate::table::{Beating, Table};
 use sched::{CpuId, CpuSet, Instant, Nanos};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use sys::attributes::{self, Attributes};
 use sys::event::Waiting;
 use sys::process::Process;
@@ -68,8 +68,7 @@ impl<'s> Watcher<'s> {
         Ok(watcher)
     }
 
-    /// Takes over the guardian that the former program of this process has started, and ends its standby. Starts a guardian
-    /// if there is none.
+    /// Takes over the guardian that the former program of this process has started. Starts a guardian if there is none.
     ///
     /// # Errors
     /// The guardian does not start. The caller must not raise any thread after this error.
@@ -79,11 +78,7 @@ impl<'s> Watcher<'s> {
         events: Arc<Waiting>,
     ) -> std::result::Result<Watcher<'s>, Explanation> {
         let mut watcher = Watcher::without_guardian(setup, table, events);
-        let (guardian, standby) = (watcher.table.guardian(), watcher.table.standby());
-        let handle = |identity| Handle::of_former(identity, &watcher.table);
-        let (found, standing_by) =
-            (guardian.and_then(handle), standby.filter(|_| standby != guardian).and_then(handle));
-        watcher.killed.extend(standing_by.map(Handle::kill));
+        let found = watcher.table.guardian().and_then(|identity| Handle::of_former(identity, &watcher.table));
         watcher.is_former = found.is_some();
         watcher.guardian = Some(match found {
             Some(found) => watcher.watched(found),
@@ -92,8 +87,14 @@ impl<'s> Watcher<'s> {
         Ok(watcher)
     }
 
+    /// Returns a watch without a guardian. Kills the standby of the former program of this process, whether the table names
+    /// it or it has just started. What has ended is reaped later.
     fn without_guardian(setup: &'s Setup, table: Arc<Table>, events: Arc<Waiting>) -> Watcher<'s> {
-        let (killed, succession) = (Vec::new(), Succession::default());
+        let guardian = table.guardian().map(|guardian| guardian.tid);
+        let children = thread::children(std::process::id()).unwrap_or_default().into_iter();
+        let killed: Vec<Process> = children.filter(|child| Some(*child) != guardian).flat_map(Process::open).collect();
+        killed.iter().for_each(|child| drop(child.kill()));
+        let succession = Succession::default();
         Watcher { setup, table, events, guardian: None, standby: None, is_former: false, killed, succession }
     }
 
@@ -325,6 +326,7 @@ fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
 
 /// Checks the guardian and its standby. Returns whether the standby is about to take over.
 fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>, now: Instant) -> bool {
+    let _starting = shared.starting.lock().unwrap_or_else(PoisonError::into_inner);
     match watcher.step(now) {
         Care::Nothing => {}
         Care::Start => {

@@ -10,7 +10,7 @@ use crate::dispatch::{
 use crate::interfering::InterferingThread;
 use crate::kernel::{Kernel, priority};
 use crate::linux::Linux;
-use crate::table::Beating;
+use crate::table::{Beating, Row};
 use sched::{EntityId, Instant, Nanos};
 use std::sync::{Mutex, PoisonError};
 
@@ -107,8 +107,11 @@ pub(super) fn count_reserved(shared: &Shared<'_>) {
     at_agent_priority(|| shared.lock().set_interfering(all));
 }
 
-/// Takes over the reservations of the former program. Returns pairs of a former and a present entity.
-pub(super) fn take_over(kept: &Mutex<KernelKept<&Linux>>, former: FormerReservations) -> Vec<(EntityId, EntityId)> {
+/// Takes over the reservations of the former program: see [`KernelKept::take_over`].
+pub(super) fn take_over(
+    kept: &Mutex<KernelKept<&Linux>>,
+    former: FormerReservations,
+) -> Vec<(EntityId, EntityId, Row)> {
     with(kept, |kept| kept.take_over(former))
 }
 

@@ -37,6 +37,8 @@ pub(super) struct Shared<'k> {
     pub(super) interfering: Mutex<Vec<InterferingThread>>,
     /// Locked by the thread that begins loans.
     pub(super) beginning_loans: Mutex<()>,
+    /// Locked while a guardian may be started, and while the descriptors for a new program can be inherited.
+    pub(super) starting: Mutex<()>,
     /// The processes with a share of the CPUs, each with the rows of its groups.
     pub(super) shares: Mutex<Vec<(u32, Vec<Row>)>>,
     pub(super) table: Arc<Table>,
@@ -197,19 +199,19 @@ pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
 
 /// Runs `work` at a real-time priority.
 pub(super) fn at_priority<T>(priority: u32, work: impl FnOnce() -> T) -> T {
-    let _raised = Raised::to(priority);
+    let _raised = RaisedPriority::to(priority);
     work()
 }
 
 /// Guard that gives the calling thread a real-time priority.
 #[derive(Debug)]
-pub(super) struct Raised {
-    /// The attributes of before; `None` if the thread was not raised.
+pub(super) struct RaisedPriority {
+    /// The attributes without it; `None` if the thread was not raised.
     before: Option<Attributes>,
 }
 
-impl Raised {
-    pub(super) fn to(priority: u32) -> Raised {
+impl RaisedPriority {
+    pub(super) fn to(priority: u32) -> RaisedPriority {
         let me = thread::current();
         let before = attributes::get(me).ok();
         // The call of `apply` fails only without the privilege for real-time priorities, and then there are no agents to
@@ -217,11 +219,11 @@ impl Raised {
         // because a donor that this thread starts must start with this priority.
         let class = Attributes::of(attributes::Policy::Fifo { priority });
         let is_raised = attributes::apply(me, class).is_ok();
-        Raised { before: before.filter(|_| is_raised) }
+        RaisedPriority { before: before.filter(|_| is_raised) }
     }
 }
 
-impl Drop for Raised {
+impl Drop for RaisedPriority {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             let _ = attributes::apply(thread::current(), before);
@@ -277,6 +279,7 @@ pub(super) mod tests {
             kernel_kept: None,
             interfering: Mutex::default(),
             beginning_loans: Mutex::default(),
+            starting: Mutex::default(),
             shares: Mutex::default(),
             table,
             channels: Vec::new(),

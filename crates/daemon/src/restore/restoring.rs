@@ -39,25 +39,30 @@ impl Restoring {
     pub(super) fn begin_all_beating<K: Kernel>(kernel: &K, table: &Table, beat: &dyn Fn()) -> Restoring {
         let begun = kernel.now();
         let groups = Groups::thaw_all(kernel, table, beat);
-        Restoring { groups, begun, ..Restoring::begin_beating(kernel, table, |_| true, beat) }
+        Restoring { groups, begun, ..Restoring::begin_beating(kernel, table, |_, _| true, beat) }
     }
 
     /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find new children of these
     /// threads. The rows stay in the table; the caller forgets the rows once [all earlier forks](Restoring::is_over)
     /// have ended.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
-        Restoring::begin_beating(kernel, table, wanted, &|| {})
+        Restoring::begin_beating(kernel, table, |_, entry| wanted(entry), &|| {})
+    }
+
+    /// Restores the threads in these rows of `table` like [`begin`](Restoring::begin).
+    pub fn begin_rows<K: Kernel>(kernel: &K, table: &Table, rows: &[Row]) -> Restoring {
+        Restoring::begin_beating(kernel, table, |row, _| rows.contains(&row), &|| {})
     }
 
     fn begin_beating<K: Kernel>(
         kernel: &K,
         table: &Table,
-        wanted: impl Fn(&Entry) -> bool,
+        wanted: impl Fn(Row, &Entry) -> bool,
         beat: &dyn Fn(),
     ) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();
-        let entries: Vec<(Row, Entry)> = all.iter().filter(|(_, entry)| wanted(entry)).copied().collect();
+        let entries: Vec<(Row, Entry)> = all.iter().filter(|(row, entry)| wanted(*row, entry)).copied().collect();
         let threads = bring_back(kernel, table, &entries, beat);
         let [entries, all] = [entries, all].map(|rows| rows.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>());
         let family = Family::of(&entries, &all);

@@ -173,7 +173,7 @@ impl Reconciler {
     /// Returns whether the core would keep `desired` for a VM, if the VM runs and there is a core.
     fn would_enforce(&mut self, id: &str, desired: &Desired) -> Result<(), Problem> {
         match self.would_enforce_once(id, desired) {
-            Err(_) if self.has_lost_core() => self.would_enforce_once(id, desired),
+            Err(_) if self.reconnect_if_lost() => self.would_enforce_once(id, desired),
             outcome => outcome,
         }
     }
@@ -248,14 +248,14 @@ impl Reconciler {
     /// Makes the core keep `desired` for a VM, if the VM runs and there is a core.
     fn try_to_enforce(&mut self, id: &str, desired: &Desired) -> Result<(), Problem> {
         match self.try_once(id, desired) {
-            Err(_) if self.has_lost_core() => self.try_once(id, desired),
+            Err(_) if self.reconnect_if_lost() => self.try_once(id, desired),
             outcome => outcome,
         }
     }
 
-    /// Returns whether the core has closed the connection, and connects again. A core that is replaced has not carried out
-    /// the command.
-    fn has_lost_core(&mut self) -> bool {
+    /// Connects again if the core has closed the connection, and returns whether it has. A core that is replaced has not
+    /// carried out the command.
+    fn reconnect_if_lost(&mut self) -> bool {
         let is_lost = self.link.core().is_some_and(Client::is_over);
         if is_lost && self.link.look(clock::now(), &self.events) {
             self.adopt_roster();

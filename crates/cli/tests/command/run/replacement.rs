@@ -150,6 +150,9 @@ fn reservations_and_shares_stay_while_a_core_is_replaced_and_its_dispatch_resume
     resident.assert_nothing_left();
 }
 
+/// Lines of a shell script that answers like a program which can take over a state.
+const TRIAL: &str = "test \"$2\" = --handover-version && echo 1 && exit";
+
 /// Starts a core whose program can be replaced by another file: a copy in the directory of the test.
 fn begin_copy() -> (Resident, PathBuf) {
     let place = Place::new();
@@ -178,7 +181,8 @@ fn a_core_is_not_replaced_by_a_program_that_does_not_run() {
     let front = resident.attach();
     clients.ask(&front);
     let remove = |path: &Path| std::fs::remove_file(path).unwrap();
-    for (nth, make) in [&remove as &dyn Fn(&Path), &|path| install(path, "exit 7")].into_iter().enumerate() {
+    let makes: [&dyn Fn(&Path); 3] = [&remove, &|path| install(path, "exit 7"), &|path| install(path, "echo tactus 9")];
+    for (nth, make) in makes.into_iter().enumerate() {
         make(&program);
         hang_up(&resident.process);
         soon("the reason is a warning", || front.warnings().len() == nth + 1);
@@ -191,7 +195,9 @@ fn a_core_is_not_replaced_by_a_program_that_does_not_run() {
     assert_eq!(resident.begun.wait().unwrap().code(), Some(0));
     let mut said = String::new();
     resident.begun.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    let reasons = ["No such file or directory", "`--version` has ended with exit status: 7"];
+    let trial = "`core --handover-version`";
+    let (ended, silent) = (format!("{trial} has ended with exit status: 7"), format!("{trial} prints no version"));
+    let reasons = ["No such file or directory", &ended, &silent];
     assert!(reasons.iter().all(|reason| said.contains(reason)), "{said}");
     assert!(said.contains("cannot replace the core by"), "{said}");
 }
@@ -199,11 +205,10 @@ fn a_core_is_not_replaced_by_a_program_that_does_not_run() {
 #[test]
 fn all_threads_are_restored_if_the_next_program_fails_or_is_killed() {
     let Some(_turn) = turn() else { return };
-    // A program of an earlier version knows no handover.
     let (mut resident, program) = begin_copy();
     let clients = Clients::begin();
     clients.ask(&resident.attach());
-    install(&program, "test \"$1\" = --version");
+    install(&program, &format!("{TRIAL}\nexit 1"));
     hang_up(&resident.process);
     assert!(resident.process.ends_within(PATIENCE));
     assert_restored(clock::now(), &clients.pids(), &clients.before);
@@ -222,8 +227,11 @@ fn all_threads_are_restored_if_the_next_program_fails_or_is_killed() {
         clock::sleep(Nanos::us(below(200_000)));
         assert!(!resident.process.has_ended());
         let begin = clock::now();
-        resident.process.kill().unwrap();
+        // SIGTERM ends the former program, the process in between, or the new program.
+        let ends: fn(&Process) -> _ = if below(2) == 0 { Process::kill } else { Process::terminate };
+        ends(&resident.process).unwrap();
         assert_restored(begin, &clients.pids(), &clients.before);
+        assert!(resident.process.ends_within(PATIENCE));
         resident.assert_nothing_left();
     }
 }
@@ -236,8 +244,8 @@ fn a_program_that_cannot_read_the_state_restores_all_threads_and_begins_without_
     clients.ask(&resident.attach());
     // The next program finds an empty state.
     let own = env!("CARGO_BIN_EXE_tactus");
-    let empty = "test \"$1\" = --version && exit\nfor last; do :; done\n: > /proc/self/fd/${last%%,*}";
-    install(&program, &format!("{empty}\nexec {own} \"$@\""));
+    let empty = "for last; do :; done\n: > /proc/self/fd/${last%%,*}";
+    install(&program, &format!("{TRIAL}\n{empty}\nexec {own} \"$@\""));
     let begin = clock::now();
     hang_up(&resident.process);
     soon("the core is replaced", || attributes::get(clients.reserved.pid()).unwrap() == clients.before[1].attributes);

@@ -34,11 +34,3 @@ pub(super) struct FormerThread {
     pub(super) sleeps: u64,
     pub(super) was_runnable: bool,
 }
-
-impl FormerReservations {
-    /// Returns whether `row` of the table is that of a reserved thread.
-    #[must_use]
-    pub fn has_row(&self, row: usize) -> bool {
-        self.threads.iter().any(|thread| thread.row == row)
-    }
-}

@@ -24,34 +24,27 @@ impl<K: Kernel> KernelKept<K> {
         FormerReservations { trees: trees.collect(), threads: threads.collect() }
     }
 
-    /// Takes over the reservations of the former program, in the order of their promises. Returns the entities that continue:
-    /// the former one and the present one. Restores the threads whose reservations do not fit any more.
-    pub fn take_over(&mut self, former: FormerReservations) -> Vec<(EntityId, EntityId)> {
-        let (now, mut continued, mut gone) = (self.now(), Vec::new(), Vec::new());
+    /// Takes over the reservations of the former program, in the order of their promises. Returns, for each that continues,
+    /// the former and the present entity, and the row. The others have no owner, so the caller restores their threads.
+    pub fn take_over(&mut self, former: FormerReservations) -> Vec<(EntityId, EntityId, Row)> {
+        let (now, mut continued) = (self.now(), Vec::new());
         let rows = self.table.entries();
         for it in former.threads {
-            let (was, promise) = (it.entity, it.promise);
             let is_it = |(row, entry): &&(Row, Entry)| row.number() == it.row && entry.reserved.is_some();
-            let Some(&(row, entry)) = rows.iter().find(is_it) else { continue };
-            let Ok(thread) = self.kernel.open_as(entry.thread) else {
-                // The thread has ended.
-                self.table.forget(row);
-                continue;
-            };
+            let Some((row, entry)) = rows.iter().find(is_it) else { continue };
+            let Ok(thread) = self.kernel.open_as(entry.thread) else { continue };
             let params = Params { reservation: Some(it.account.reservation()), ..Params::default() };
-            let attached = self.books.attach(now, params);
-            let entity = *attached.as_ref().unwrap_or(&was);
-            let Some(reserved) = ReservedThread::of_former(it, thread, (row, &entry), entity) else { continue };
-            self.promises = self.promises.max(promise + 1);
-            match attached {
-                Ok(_) => {
-                    continued.push((was, entity));
-                    self.threads.push(reserved);
+            let Ok(entity) = self.books.attach(now, params) else { continue };
+            let (was, promise) = (it.entity, it.promise);
+            match ReservedThread::of_former(it, thread, (*row, entry), entity) {
+                Some(thread) => {
+                    self.promises = self.promises.max(promise + 1);
+                    self.threads.push(thread);
+                    continued.push((was, entity, *row));
                 }
-                Err(_) => gone.push(reserved),
+                None => self.detach(entity, now),
             }
         }
-        self.restore(&gone);
         let known = |known: Vec<(u32, u64)>| -> BTreeSet<Identity> {
             known.into_iter().map(|(tid, start_time)| Identity { tid, start_time }).collect()
         };

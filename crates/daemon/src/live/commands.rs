@@ -145,17 +145,18 @@ impl<'a, 'k> Commands<'a, 'k> {
         !self.shared.over.load(Ordering::Acquire) && clock::now() < self.last.get()
     }
 
-    /// Receives a command and sends the reply. Returns false after the command to end.
+    /// Receives a command and sends the reply, each within `patience`. Returns false after the command to end.
     ///
     /// # Errors
-    /// The connection is closed, or cannot be understood.
-    pub(super) fn answer(&self, connection: &mut Connection) -> io::Result<bool> {
-        let reply = match connection.receive(COMMAND_MOST, || self.goes_on())? {
+    /// The connection is closed, or cannot be understood. The front end has stopped in the middle of a message.
+    pub(super) fn answer(&self, connection: &mut Connection, patience: Nanos) -> io::Result<bool> {
+        let within = |begin: Instant| move || self.goes_on() && clock::now() < begin.saturating_add(patience);
+        let reply = match connection.receive(COMMAND_MOST, within(clock::now()))? {
             Received::Message(Command::End) => return Ok(false),
             Received::Message(command) => self.carry_out(command),
             Received::Malformed(reason) => Reply::Malformed(reason),
         };
-        connection.send(&Message::Reply(reply), || self.goes_on())?;
+        connection.send(&Message::Reply(reply), within(clock::now()))?;
         Ok(true)
     }
 

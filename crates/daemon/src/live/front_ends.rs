@@ -21,6 +21,8 @@ const BEAT: Nanos = Nanos::ms(500);
 /// Maximum time for a front end that enters to send its greeting.
 const GREETING: Nanos = Nanos::s(1);
 
+/// Maximum time for the rest of a message of a front end that another one can replace.
+const MESSAGE: Nanos = Nanos::s(2);
 /// Pause after a connection that could not be accepted, for example because too many files are open.
 const RETRY: Nanos = Nanos::ms(100);
 
@@ -188,6 +190,8 @@ impl Service<'_, '_> {
     /// The connection is closed, or cannot be understood.
     fn converse(&self, connection: &mut Connection, visits: Option<&Visits<'_>>) -> io::Result<Left> {
         self.waiting.add(&*connection, COMMAND).map_err(io::Error::other)?;
+        // A front end that has stopped in the middle of a message must not keep out the next one.
+        let patience = if visits.is_some() { MESSAGE } else { Nanos::ns(u64::MAX) };
         let mut is_reported = false;
         while self.commands.goes_on() {
             if self.commands.is_ending() && !is_reported {
@@ -196,7 +200,7 @@ impl Service<'_, '_> {
                 continue;
             }
             match self.next_event()? {
-                Some(COMMAND) if !self.commands.answer(connection)? => return Ok(Left::CoreEnds),
+                Some(COMMAND) if !self.commands.answer(connection, patience)? => return Ok(Left::CoreEnds),
                 Some(VISITOR) => {
                     if let Some(visitor) = visits.and_then(|visits| self.welcome(visits)) {
                         return Ok(Left::Replaced(visitor));
@@ -366,6 +370,12 @@ mod tests {
             }
             assert!(first.is_over() && !second.is_over());
             drop(second);
+            // A front end that stops in the middle of a command keeps out the next one for a short time only.
+            let mut stopped = UnixStream::connect(&path).unwrap();
+            let mut greeted = Connection::new(stopped.try_clone().unwrap()).unwrap();
+            greeted.greet(VERSION, || true).unwrap();
+            assert!(matches!(greeted.receive(MOST, || true).unwrap(), Received::Message(Message::Attached { .. })));
+            stopped.write_all(&[2, 0, 0, 0, 3]).unwrap();
             let third = attach();
             assert_eq!(third.warnings(), []);
             assert!(!third.is_over());

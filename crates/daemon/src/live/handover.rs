@@ -2,8 +2,8 @@
 //!
 //! The process executes the new program: its pid and its start time stay, so its guardian goes on watching it, and the
 //! table of originals stays valid. The kernel keeps reservations, weights and quotas meanwhile. The clients of the
-//! dispatcher are suspended first; the new program makes their promises again, each on the CPU of before. The threads of
-//! the former program end with it, and their loans, too.
+//! dispatcher are suspended first; the new program makes their promises again, each on the same CPU. The threads of the
+//! former program end with it, and their loans, too.
 //!
 //! ```text
 //!   former program                          process                        new program
@@ -221,11 +221,13 @@ pub(super) fn replace(
     known: impl FnOnce() -> Known,
     beat: &dyn Fn(),
 ) -> NotReplaced {
+    if let Err(reason) = try_out(replacement, beat) {
+        return NotReplaced::Unchanged(reason);
+    }
     // No guardian inherits the descriptors, and none is replaced meanwhile.
     let _starting = shared.starting.lock().unwrap_or_else(PoisonError::into_inner);
     let descriptors = [entrance.as_fd(), locks.lock.as_fd(), locks.host.as_fd()];
-    let prepared = try_out(replacement, beat).and_then(|()| prepare(replacement, descriptors));
-    let (mut command, file) = match prepared {
+    let (mut command, file) = match prepare(replacement, descriptors) {
         Ok(prepared) => prepared,
         Err(reason) => return NotReplaced::Unchanged(reason),
     };

@@ -274,9 +274,10 @@ fn usual_slice() -> Option<Nanos> {
     static USUAL: OnceLock<Option<Nanos>> = OnceLock::new();
     let ask = || {
         let me = crate::thread::current();
-        let mine = read(me).ok()?;
-        // This change needs no privilege, not even from a real-time class.
-        let usual = Attributes { policy: Policy::Batch { nice: 19 }, slice: None, ..mine };
+        let (mine, nice) = (read(me).ok()?, nice(me).ok()?);
+        // This change needs no privilege, not even from a real-time class. With a higher nice value, this thread would wait
+        // long for a busy CPU, and the caller waits for this thread.
+        let usual = Attributes { policy: Policy::Batch { nice }, slice: None, ..mine };
         apply(me, usual).ok()?;
         read(me).ok()?.slice
     };

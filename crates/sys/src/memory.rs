@@ -43,6 +43,14 @@ pub fn keep_freed(reserve: usize) {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(reserve)));
 }
 
+/// Excludes this process and its later children from transparent huge pages. `khugepaged`, an ordinary kernel thread, holds
+/// `mmap_lock` while it collapses pages (`collapse_huge_page`, mm/khugepaged.c), and can wait for a busy CPU meanwhile. Has no
+/// effect on a kernel without them.
+pub fn avoid_huge_pages() {
+    // SAFETY: the call takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+}
+
 /// Unlocks the memory of this process.
 ///
 /// # Errors

@@ -170,6 +170,7 @@ fn prepare() -> sys::Result<()> {
     let _ = process::avoid_oom_kill();
     // Each thread handle uses several files. If the limit stays low, requests with too many threads are refused.
     let _ = sys::privileges::raise_file_limit();
+    memory::avoid_huge_pages();
     memory::keep_freed(HEAP);
     memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })
 }

@@ -29,8 +29,9 @@ pub(crate) const ALL: &[Check] = &[
 /// Maximum time until a promise holds again after a kill: twice that on a host, because this CPU executes one instruction
 /// per nanosecond, and the programs are not optimised.
 const AGAIN: Nanos = Nanos::s(6);
-/// Maximum time without dispatch while the core is replaced, twice that on a host, like `AGAIN`.
-const WITHOUT_DISPATCH: Nanos = Nanos::ms(400);
+/// Maximum time without dispatch while the core is replaced, four times that on a host, for the reasons of `AGAIN`. Set
+/// after a look at 150 and 430 ms.
+const WITHOUT_DISPATCH: Nanos = Nanos::ms(800);
 /// Maximum time for what has no promised time.
 const PATIENCE: Nanos = Nanos::s(15);
 /// Maximum part of missed periods beside hogs, on CPUs that are themselves emulated beside other load. Set after a look at

@@ -6,7 +6,7 @@ use super::setup::Setup;
 use super::shared::{AT_ONCE, Shared, at_agent_priority};
 use crate::Explanation;
 use crate::dispatch::{Former, KeptBy, Known, Promises, ended, find, moved_threads};
-use crate::guardian::{CHECK, Care, Handle, Standby, Succession};
+use crate::guardian::{CHECK, Care, Handle, NAME, Standby, Succession};
 use crate::kernel::{Kernel, priority};
 use crate::linux::Linux;
 use crate::table::{Beating, Table};
@@ -87,12 +87,15 @@ impl<'s> Watcher<'s> {
         Ok(watcher)
     }
 
-    /// Returns a watch without a guardian. Kills the standby of the former program of this process, whether the table names
-    /// it or it has just started. What has ended is reaped later.
+    /// Returns a watch without a guardian. Kills the standby of the former program of this process, also one that the table
+    /// does not name. What has ended is reaped later. The process can have other children, of a shell that has executed the
+    /// core.
     fn without_guardian(setup: &'s Setup, table: Arc<Table>, events: Arc<Waiting>) -> Watcher<'s> {
         let guardian = table.guardian().map(|guardian| guardian.tid);
         let children = thread::children(std::process::id()).unwrap_or_default().into_iter();
-        let killed: Vec<Process> = children.filter(|child| Some(*child) != guardian).flat_map(Process::open).collect();
+        let is_guardian = |child: &u32| thread::status(*child).is_ok_and(|status| status.name == NAME);
+        let former = children.filter(|child| Some(*child) != guardian && is_guardian(child));
+        let killed: Vec<Process> = former.flat_map(Process::open).collect();
         killed.iter().for_each(|child| drop(child.kill()));
         let succession = Succession::default();
         Watcher { setup, table, events, guardian: None, standby: None, is_former: false, killed, succession }

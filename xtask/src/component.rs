@@ -118,6 +118,40 @@ pub(crate) fn cargo_deb() -> Result<PathBuf, String> {
     Err(format!("cargo-deb is missing and cargo install failed (cargo install --locked {wanted})"))
 }
 
+/// Installs wasm-bindgen, which adds JavaScript to a module of WebAssembly, in target/wasm-bindgen if this version is missing
+/// there. Returns its path.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn wasm_bindgen(version: &str) -> Result<PathBuf, String> {
+    let folder = root().join("target/wasm-bindgen");
+    let program = folder.join("bin/wasm-bindgen");
+    let has = || {
+        let printed = Command::new(&program).arg("--version").output();
+        printed.is_ok_and(|printed| printed.stdout.trim_ascii().ends_with(version.as_bytes()))
+    };
+    if has() {
+        return Ok(program);
+    }
+    let wanted = format!("wasm-bindgen-cli@{version}");
+    println!("      wasm-bindgen is missing: cargo install --locked {wanted}");
+    let mut install = cargo(&["install", "--locked", "--quiet", "--debug", "--force", &wanted]);
+    install.args(["--bin", "wasm-bindgen", "--root"]).arg(&folder).env("CARGO_PROFILE_DEV_DEBUG", "0");
+    if works(&mut install) && has() {
+        return Ok(program);
+    }
+    Err(format!("wasm-bindgen is missing and cargo install failed (cargo install --locked {wanted})"))
+}
+
+/// Installs Node.js with npm, if one of them is missing.
+///
+/// # Errors
+/// The reason why a program is missing.
+pub(crate) fn node() -> Result<(), String> {
+    let has = || ["node", "npm"].iter().all(|name| works(Command::new(name).arg("--version")));
+    debian("Node.js with npm", &["nodejs", "npm"], has)
+}
+
 /// Installs the tools of systemd that check units and create users, if they are missing.
 ///
 /// # Errors

@@ -24,6 +24,7 @@ mod stream;
 mod test;
 #[cfg(test)]
 mod tidy;
+mod wasm;
 mod wheel;
 
 use clap::Parser;
@@ -62,6 +63,8 @@ enum Chore {
     Wheel,
     /// Make the Debian package of the service in target/debian: the program, its units, man pages and completions.
     Deb(deb::Deb),
+    /// Build the simulator for WebAssembly, and compare its results with those of the native program.
+    Wasm,
     /// Make the virtual machine of the live experiments with guests (`tactus lab run D9 --live`), in
     /// target/guest/fork-join.
     GuestImage,
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Chore::Artifact(artifact) => artifact::run(&artifact),
         Chore::NewPolicy { name } => new_policy::run(&name),
         Chore::GuestImage => guest::image::run(),
+        Chore::Wasm => step::run_all(&[step::Step::new("the simulator in WebAssembly", wasm::check)]),
         Chore::Wheel => wheel::run(),
         Chore::Deb(deb) => deb::run(&deb),
         Chore::VmTest(vm_test) => guest::run(&vm_test),

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 /// Crates that use no threads, clocks, files or processes.
 pub(crate) const PORTABLE: &[&str] =
-    &["input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace", "workloads"];
+    &["input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace", "wasm", "workloads"];
 /// The target without an operating system.
 const TARGET: &str = "wasm32-unknown-unknown";
 

@@ -3,7 +3,7 @@
 use crate::args::Output;
 use crate::failure::{Failure, usage};
 use report::RunDescription;
-use sched::{Instant, Nanos};
+use sched::Instant;
 
 /// Maximum width of the column of names in a drawing. Unit: characters.
 const NAMES_MOST: usize = 24;
@@ -24,10 +24,10 @@ impl Window {
         };
         let (from, to) = (moment(&args.gantt_from)?, moment(&args.gantt_to)?);
         let names = run.entities.iter().map(|entity| entity.name.as_str());
-        let telling = Window::telling(run, cells(names, width) as u64);
-        let from = from.unwrap_or(telling.from);
+        let telling = run.telling_length(cells(names, width) as u64);
+        let from = from.unwrap_or(Instant::ZERO);
         // If only the start was requested, the window keeps its default length.
-        let to = to.unwrap_or(from.saturating_add(telling.to.since(telling.from))).min(end);
+        let to = to.unwrap_or(from.saturating_add(telling)).min(end);
         if from >= to {
             let reason = format!("the picture from {from} to {to} shows nothing");
             let right = format!("use --gantt-from before --gantt-to, both from 0s to {end}");
@@ -35,28 +35,6 @@ impl Window {
         }
         Ok(Window { from, to })
     }
-
-    /// Returns the most informative window of `run` for `cells` columns. The window begins at the start of the run, and
-    /// ends at least ten of the shortest periods after the last arrival, or at the end of the run. A column is a round
-    /// length of time, so that slices and periods fill whole columns.
-    pub(crate) fn telling(run: &RunDescription, cells: u64) -> Window {
-        let periods = run.entities.iter().flat_map(|entity| {
-            let promised = entity.params.reservation.map(|reservation| reservation.period);
-            promised.into_iter().chain(entity.job_period)
-        });
-        let shortest = periods.min().unwrap_or(Nanos::ms(30));
-        let last = run.entities.iter().map(|entity| entity.arrival).max().unwrap_or(Instant::ZERO);
-        let least = last.saturating_add(shortest.saturating_mul(10)).as_ns().min(run.length.as_ns());
-        let to = Instant::ZERO.saturating_add(round(least.div_ceil(cells.max(1))).saturating_mul(cells));
-        Window { from: Instant::ZERO, to: to.min(Instant::ZERO + run.length) }
-    }
-}
-
-/// Returns the shortest length that is at least `ns` and is 1, 2 or 5 times a power of ten.
-fn round(ns: u64) -> Nanos {
-    let powers = std::iter::successors(Some(1_u64), |power| power.checked_mul(10));
-    let steps = powers.flat_map(|power| [1, 2, 5].map(|times| power.saturating_mul(times)));
-    Nanos::ns(steps.into_iter().find(|&step| step >= ns).unwrap_or(ns))
 }
 
 /// Returns the number of cells beside the `names` of the entities in a drawing with `width` characters.

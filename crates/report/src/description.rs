@@ -52,6 +52,21 @@ pub struct GroupDescription {
 }
 
 impl RunDescription {
+    /// Returns the length of the most informative part at the start of the run, for a picture of `cells` columns. It ends at
+    /// least ten of the shortest periods after the last arrival, or at the end of the run. A column is a round length of time,
+    /// so that slices and periods fill whole columns.
+    #[must_use]
+    pub fn telling_length(&self, cells: u64) -> Nanos {
+        let periods = self.entities.iter().flat_map(|entity| {
+            let promised = entity.params.reservation.map(|reservation| reservation.period);
+            promised.into_iter().chain(entity.job_period)
+        });
+        let shortest = periods.min().unwrap_or(Nanos::ms(30));
+        let last = self.entities.iter().map(|entity| entity.arrival).max().unwrap_or(Instant::ZERO);
+        let least = last.saturating_add(shortest.saturating_mul(10)).as_ns().min(self.length.as_ns());
+        round(least.div_ceil(cells.max(1))).saturating_mul(cells).min(self.length)
+    }
+
     /// Returns the description of a run of `scenario`.
     #[must_use]
     pub fn of(scenario: &Scenario) -> RunDescription {
@@ -106,4 +121,11 @@ impl RunDescription {
     pub fn measured_time(&self) -> Nanos {
         self.length.saturating_sub(self.warm_up)
     }
+}
+
+/// Returns the shortest length that is at least `ns` and is 1, 2 or 5 times a power of ten.
+fn round(ns: u64) -> Nanos {
+    let powers = std::iter::successors(Some(1_u64), |power| power.checked_mul(10));
+    let steps = powers.flat_map(|power| [1, 2, 5].map(|times| power.saturating_mul(times)));
+    Nanos::ns(steps.into_iter().find(|&step| step >= ns).unwrap_or(ns))
 }

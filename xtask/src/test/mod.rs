@@ -9,7 +9,7 @@ use crate::oracle::{LISA, SIMSO, TRAPPY};
 use crate::root::cargo;
 use crate::seed::{self, FAULT_SEED};
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
-use crate::{citation, component, downloads, fuzz, guest, lab, portable, python};
+use crate::{citation, component, downloads, fuzz, guest, lab, portable, python, wasm};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -24,6 +24,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("fuzzing of every policy, of worlds and of the daemon, from the seed of the commit", fuzz::check),
         Step::new("the experiments of the papers, a few points", lab::smoke),
         Step::new("crates without an operating system, for WebAssembly", portable::check),
+        Step::new("the simulator in WebAssembly gives the bytes of the native program", wasm::check),
         Step::new("documentation", documentation),
         Step::new("CITATION.cff, checked by cffconvert", citation::check),
         Step::new("comparison with SimSo", || SIMSO.check()),

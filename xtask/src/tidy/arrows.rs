@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fuzz", &["policies", "sched", "sim", "trace"]),
     ("conformance", &[]),
     ("python", &["input", "lab", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace"]),
+    ("wasm", &["input", "policies", "report", "run", "scenario", "sched", "trace"]),
     (
         "cli",
         &[

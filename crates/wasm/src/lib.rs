@@ -1,0 +1,50 @@
+//! The simulator in WebAssembly, for the page and the playground.
+//!
+//! All values pass as JSON. [`simulate`] runs a scenario under one or several policies, and blocks its thread: a page calls
+//! it in a Web Worker, which it ends to cancel a run. After a panic the module must not be used again, so the page starts
+//! another worker.
+//!
+//! A run gives the same bytes as `tactus sim --json`: the crates of the simulator use no clock, no thread, and no
+//! mathematical functions of the platform.
+
+mod complaints;
+mod simulation;
+mod trace_text;
+
+pub use complaints::Complaint;
+pub use simulation::{Drawing, Request, Simulated};
+
+use report::book::ListedPolicy;
+use run::Progress;
+use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
+
+/// Prints panics to the console of the browser. Runs when the module is loaded.
+#[wasm_bindgen(start)]
+pub fn start() {
+    console_error_panic_hook::set_once();
+}
+
+/// Runs the [`Request`] in `request`. Calls `progress` from time to time with the simulated time and the length of the
+/// run in nanoseconds, once for each policy from the start. Returns [`Simulated`].
+///
+/// # Errors
+/// A list of [`Complaint`]s about the request.
+#[wasm_bindgen]
+pub fn simulate(request: &str, progress: &js_sys::Function) -> Result<String, String> {
+    let report = |now: Progress| {
+        let times = [now.now, now.end].map(|at| JsValue::from_f64(at.as_ns() as f64));
+        // The page may have removed the receiver of the progress.
+        let _ = progress.call2(&JsValue::NULL, &times[0], &times[1]);
+    };
+    let request: Request = serde_json::from_str(request).map_err(|error| complaints::of_request(&error))?;
+    let simulated = simulation::simulate(&request, report).map_err(|problems| complaints::to_json(&problems))?;
+    Ok(serde_json::to_string(&simulated).expect("the result is JSON"))
+}
+
+/// Returns all policies, each with its essay, as `tactus policies --json NAME` prints it.
+#[wasm_bindgen]
+#[must_use]
+pub fn policies() -> String {
+    let all: Vec<ListedPolicy> = ::policies::ALL.iter().map(|policy| ListedPolicy::new(policy, true)).collect();
+    serde_json::to_string(&all).expect("the list is JSON")
+}

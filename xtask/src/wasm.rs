@@ -1,0 +1,159 @@
+//! The simulator in WebAssembly: builds the module with its JavaScript, and compares its runs with the native program.
+
+use crate::component;
+use crate::program::TACTUS;
+use crate::root::{cargo, done, root, typed};
+use crate::step::{Failure, Outcome, Tally};
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Package of the module.
+const PACKAGE: &str = "wasm";
+/// The target without an operating system.
+const TARGET: &str = "wasm32-unknown-unknown";
+/// Profile of the module, in Cargo.toml.
+const PROFILE: &str = "web";
+/// Name of the generated files.
+const NAME: &str = "tactus";
+/// The program that runs a scenario in the module.
+const RUNNER: &str = "crates/wasm/tests/run.mjs";
+
+/// What loads the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Loader {
+    /// Node.js.
+    Node,
+}
+
+impl Loader {
+    fn word(self) -> &'static str {
+        match self {
+            Loader::Node => "nodejs",
+        }
+    }
+}
+
+/// Builds the module, with the JavaScript for `loader`. Returns the folder of the files.
+///
+/// # Errors
+/// The target or wasm-bindgen is missing, or the module cannot be built.
+pub(crate) fn build(loader: Loader) -> Result<PathBuf> {
+    component::target(TARGET).map_err(anyhow::Error::msg)?;
+    let bindgen = component::wasm_bindgen(&version_of_bindgen()?).map_err(anyhow::Error::msg)?;
+    done(&mut cargo(&["build", "--package", PACKAGE, "--target", TARGET, "--profile", PROFILE]))?;
+    let module = root().join("target").join(TARGET).join(PROFILE).join(format!("{PACKAGE}.wasm"));
+    let output = root().join("target/wasm").join(loader.word());
+    let mut bind = Command::new(bindgen);
+    bind.args(["--target", loader.word(), "--out-name", NAME, "--out-dir"]).arg(&output).arg(module);
+    done(&mut bind)?;
+    Ok(output)
+}
+
+/// Returns the version of the crate wasm-bindgen, which the program must have, too.
+fn version_of_bindgen() -> Result<String> {
+    let output = cargo(&["metadata", "--format-version", "1", "--locked"]).output().context("cannot run cargo")?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata is no JSON")?;
+    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
+    let found = packages.iter().find(|package| package["name"] == "wasm-bindgen");
+    Ok(found.and_then(|package| package["version"].as_str()).context("no crate uses wasm-bindgen")?.to_string())
+}
+
+/// Scenarios of the golden traces, and the lengths of the traces in milliseconds, as in
+/// crates/conformance/tests/policies/golden.rs.
+const GOLDEN: [(&str, u64); 3] = [("parallel", 60), ("three-vms", 300), ("weights", 200)];
+
+/// Checks that the module gives the bytes of `tactus sim --json` for each scenario of the repository, and each golden trace.
+pub(crate) fn check() -> Result<Outcome> {
+    if let Err(reason) = component::target(TARGET).and_then(|()| component::node()) {
+        return Ok(Outcome::Skipped(reason));
+    }
+    let module = build(Loader::Node)?.join(format!("{NAME}.js"));
+    let tactus = TACTUS.build()?;
+    let files = files()?;
+    let mut tally = Tally::default();
+    for (name, text) in files.iter().filter(|(name, _)| is_compared(name)) {
+        let wanted = output(Command::new(&tactus).args(["sim", "--json", name]).current_dir(root()), "")?;
+        let found = simulate(&module, &json!({ "name": name, "scenario": text, "files": files }))?;
+        if found["json"] != wanted {
+            return Ok(differs(tally, name, &module));
+        }
+        tally += Tally::PASSED;
+    }
+    for (name, ms) in GOLDEN {
+        let goldens = goldens(name)?;
+        let policies: Vec<&String> = goldens.keys().collect();
+        let scenario = &files[&format!("scenarios/{name}.toml")];
+        let request = json!({ "name": name, "scenario": scenario, "policies": policies, "length_ns": ms * 1_000_000, "trace": true });
+        let found = simulate(&module, &request)?;
+        for (at, (policy, golden)) in goldens.iter().enumerate() {
+            if found["traces"][at] != *golden {
+                return Ok(differs(tally, &format!("golden/{name}.{policy}.trace"), &module));
+            }
+            tally += Tally::PASSED;
+        }
+    }
+    Ok(Outcome::Counted(tally, None))
+}
+
+/// Returns whether the whole run of this file is compared.
+fn is_compared(name: &str) -> bool {
+    // The benchmark takes as long as all others together.
+    name.ends_with(".toml") && !name.ends_with("bench-two-level.toml")
+}
+
+fn differs(mut tally: Tally, what: &str, module: &Path) -> Outcome {
+    tally += Tally::FAILED;
+    let text = format!("{what}: the module gives other bytes than the native program");
+    Outcome::Counted(tally, Some(Failure { text, again: format!("node {RUNNER} {} < REQUEST", module.display()) }))
+}
+
+/// Runs a request in the module.
+fn simulate(module: &Path, request: &Value) -> Result<Value> {
+    let result = output(Command::new("node").arg(RUNNER).arg(module).current_dir(root()), &request.to_string())?;
+    serde_json::from_str(&result).context("the module returned no JSON")
+}
+
+/// Runs `command` with this input. Returns its output.
+fn output(command: &mut Command, input: &str) -> Result<String> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    child.stdin.take().context("the input is a pipe")?.write_all(input.as_bytes())?;
+    let done = child.wait_with_output()?;
+    ensure!(done.status.success(), "{} failed", typed(command));
+    Ok(String::from_utf8(done.stdout)?)
+}
+
+/// Returns the scenarios of the repository and the files that they name, by their paths.
+fn files() -> Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![PathBuf::from("scenarios")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder))? {
+            let path = folder.join(entry?.file_name());
+            if root().join(&path).is_dir() {
+                folders.push(path);
+            } else {
+                files.insert(path.display().to_string(), std::fs::read_to_string(root().join(&path))?);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Returns the golden traces of a scenario, by policy.
+fn goldens(scenario: &str) -> Result<BTreeMap<String, String>> {
+    let mut goldens = BTreeMap::new();
+    for entry in std::fs::read_dir(root().join("golden"))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let policy = name.strip_prefix(&format!("{scenario}.")).and_then(|name| name.strip_suffix(".trace"));
+        if let Some(policy) = policy {
+            goldens.insert(policy.to_string(), std::fs::read_to_string(&path)?);
+        }
+    }
+    ensure!(!goldens.is_empty(), "there are no golden traces of {scenario}");
+    Ok(goldens)
+}

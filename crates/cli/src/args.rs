@@ -2,7 +2,9 @@
 
 use crate::certs_args::Certs;
 use crate::raising::Raising;
-use crate::service_args::{Events, List, Named, Observe, SERVICE_EXIT_CODES, SchedInfo, Serve, Set, Show, Top};
+use crate::service_args::{
+    Events, List, Named, Observe, PageArgs, SERVICE_EXIT_CODES, SchedInfo, Serve, Set, Show, Top,
+};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -93,6 +95,9 @@ pub(crate) enum Command {
     /// Follow the events of the service: VMs that appear and end, changes, and promises that stop being kept
     #[command(after_help = SERVICE_EXIT_CODES)]
     Events(Events),
+    /// Show the VMs of the service in a browser on this host, and change what is promised to them
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Page(PageArgs),
     /// Make and revoke the certificates with which clients on other hosts reach the service
     #[command(after_help = EXIT_CODES)]
     Certs(Certs),

@@ -194,6 +194,16 @@ pub(crate) struct Events {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct PageArgs {
+    /// Socket of the service; by default tactus.sock in $XDG_RUNTIME_DIR if it exists, or else /run/tactus.sock
+    #[arg(long, value_name = "SOCKET", env = "TACTUS_SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+    /// TCP port on 127.0.0.1; by default a free one
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    pub(crate) port: u16,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Top {
     /// Time between two readings: 500ms, 2s
     #[arg(long, value_name = "DURATION", default_value = "2s")]

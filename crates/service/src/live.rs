@@ -35,7 +35,7 @@ pub(crate) async fn stream(
     let mut last = after.unwrap_or_else(|| *latest.borrow_and_update());
     let mut ticks = interval(pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut sent, mut next_usage) = (BTreeMap::new(), clock::now());
+    let (mut sent, mut next_usage) = (None, clock::now());
     loop {
         let new = tokio::select! {
             changed = latest.changed() => {
@@ -88,13 +88,59 @@ pub(crate) fn since(events: &Events, last: &mut u64) -> Vec<sse::Event> {
     numbered.collect()
 }
 
-/// Returns the VMs that differ from those in `sent`, which become the present ones; `None`: there are none.
-fn changes(sent: &mut BTreeMap<String, Vm>, vms: Vec<Vm>) -> Option<LiveVms> {
-    let is_first = sent.is_empty();
+/// Returns the VMs that differ from those in `sent`, which become the present ones; `None`: there are none. At first, nothing
+/// was sent.
+fn changes(sent: &mut Option<BTreeMap<String, Vm>>, vms: Vec<Vm>) -> Option<LiveVms> {
+    let is_first = sent.is_none();
+    let before = sent.take().unwrap_or_default();
     let present: BTreeMap<String, Vm> = vms.into_iter().map(|vm| (vm.id.clone(), vm)).collect();
-    let changed = present.values().filter(|vm| sent.get(&vm.id) != Some(vm)).cloned().collect();
-    let gone = sent.keys().filter(|id| !present.contains_key(*id)).cloned().collect();
+    let changed = present.values().filter(|vm| before.get(&vm.id) != Some(vm)).cloned().collect();
+    let gone = before.keys().filter(|id| !present.contains_key(*id)).cloned().collect();
     let changes = LiveVms { at_ms: now_ms(), vms: changed, gone };
-    *sent = present;
+    *sent = Some(present);
     (is_first || !changes.vms.is_empty() || !changes.gone.is_empty()).then_some(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::{Desired, Kind, Measured, Phase, State};
+
+    fn vm(id: &str, generation: u64) -> Vm {
+        let state = State { phase: Phase::None, mechanism: None, reason: None, remedy: None };
+        Vm {
+            id: id.to_string(),
+            name: id.to_string(),
+            kind: Kind::Qemu,
+            process: None,
+            vcpus: Vec::new(),
+            generation,
+            desired: Desired::default(),
+            source: None,
+            state,
+            measured: Measured::default(),
+        }
+    }
+
+    #[test]
+    fn the_first_message_has_all_vms_and_the_next_ones_what_has_changed() {
+        let mut sent = None;
+        assert_eq!(changes(&mut None, Vec::new()).map(|first| first.vms), Some(Vec::new()));
+        assert_eq!(changes(&mut sent, vec![vm("a", 1), vm("b", 1)]).unwrap().vms.len(), 2);
+        assert_eq!(changes(&mut sent, vec![vm("a", 1), vm("b", 1)]), None);
+        let next = changes(&mut sent, vec![vm("b", 2)]).unwrap();
+        assert_eq!((next.vms, next.gone), (vec![vm("b", 2)], vec!["a".to_string()]));
+    }
+
+    #[test]
+    fn events_that_are_lost_are_a_gap() {
+        let events = Events::new();
+        let mut last = *events.watch().borrow();
+        events.push(Some("vm"), Happened::Ended);
+        assert_eq!(since(&events, &mut last).len(), 1);
+        assert_eq!((since(&events, &mut last).len(), last), (0, *events.watch().borrow()));
+        let mut unknown = 7;
+        assert_eq!(since(&events, &mut unknown).len(), 2);
+        assert_eq!(unknown, last);
+    }
 }

@@ -18,6 +18,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Path, Query, Request, State};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::from_fn;
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode;
@@ -99,9 +100,11 @@ pub(crate) fn router(shared: Shared) -> axum::Router {
     let description = Arc::new(description);
     router
         .route("/openapi.json", axum::routing::get(move || async move { Json((*description).clone()) }))
+        .merge(page::assets::router())
         .fallback(missing)
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MOST))
+        .layer(from_fn(page::origin::same_origin))
         .with_state(shared)
 }
 

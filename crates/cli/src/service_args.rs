@@ -208,7 +208,10 @@ pub(crate) struct Top {
     /// Time between two readings: 500ms, 2s
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     pub(crate) interval: String,
-    /// Print this number of tables and end; by default on a terminal, show one table until q or Ctrl-C
+    /// Print one table or, with --json, one line, and end
+    #[arg(long, conflicts_with = "count")]
+    pub(crate) once: bool,
+    /// Print this number of tables and end; by default on a terminal, show the VMs until q or Ctrl-C
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Order of the VMs

@@ -13,6 +13,7 @@ mod run;
 mod seeds;
 mod serve;
 mod sweeps;
+mod top;
 mod worlds;
 mod xenmon;
 

@@ -109,10 +109,10 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// A process with the command line of a VM.
-struct FakeVm(Child);
+pub(super) struct FakeVm(Child);
 
 impl FakeVm {
-    fn start(name: &str) -> FakeVm {
+    pub(super) fn start(name: &str) -> FakeVm {
         FakeVm::start_with(name, &[])
     }
 

@@ -1,43 +1,58 @@
-//! `tactus top`: what the VMs of the service use, need and miss, as it changes.
+//! `tactus top`: what the VMs of the service are promised, receive, use and miss, as it changes, and keys to change it.
+//!
+//! [`model`] is the state and does no input or output, [`draw`] converts it to a frame, and [`worker`] waits for the
+//! service.
 
 mod columns;
+mod draw;
+mod history;
+mod model;
 mod order;
+mod permission;
 mod rates;
+mod requests;
+mod sample;
 mod screen;
+#[cfg(test)]
+mod tests;
+mod worker;
 
 use super::views::client;
 use crate::failure::Failure;
 use crate::output;
 use crate::service_args::Top;
-use api::Client;
-use columns::{COLUMNS, cells};
+use anyhow::anyhow;
+use columns::Column;
+use model::{Effect, Model};
 pub(crate) use order::Order;
-use rates::{Rates, Sample};
+use rates::Rates;
 use report::Grid;
+use sample::Service;
 use sched::Nanos;
-use screen::{Key, Screen};
+use screen::{Report, Screen};
 use std::io::IsTerminal;
 use sys::clock;
+use worker::Worker;
 
-/// Longest wait between two checks for keys and interrupts.
+/// Longest wait between two checks for keys, replies and interrupts.
 const CHECK: Nanos = Nanos::ms(50);
 
 pub(crate) fn top(args: &Top) -> Result<(), Failure> {
     let client = client(&args.at)?;
     let interval = input::duration::length(&args.interval)?;
-    let count = args.count.unwrap_or(u64::MAX);
-    if args.at.json || args.count.is_some() || !std::io::stdout().is_terminal() {
-        return print(&client, interval, count, args);
+    let count = if args.once { Some(1) } else { args.count };
+    if args.at.json || count.is_some() || !std::io::stdout().is_terminal() {
+        return print(&client, interval, count.unwrap_or(u64::MAX), args);
     }
-    show(&client, interval, args.order)
+    show(client, interval, args.order)
 }
 
 /// Prints `count` tables, or lines of JSON.
-fn print(client: &Client, interval: Nanos, count: u64, args: &Top) -> Result<(), Failure> {
-    let mut before = Sample::read(client)?;
+fn print(service: &impl Service, interval: Nanos, count: u64, args: &Top) -> Result<(), Failure> {
+    let mut before = service.sample()?;
     for _ in 0..count {
         clock::sleep(interval);
-        let after = Sample::read(client)?;
+        let after = service.sample()?;
         let mut rates = Rates::between(&before, &after);
         rates.sort(args.order);
         output::print(&match args.at.json {
@@ -53,39 +68,52 @@ fn table(rates: &Rates) -> String {
     if rates.vms.is_empty() {
         return "no VMs run here\n".to_string();
     }
-    let left = COLUMNS.iter().take_while(|(_, is_left)| *is_left).count();
-    let mut grid = Grid::new(COLUMNS.map(|(title, _)| title.to_string()).to_vec(), left);
-    cells(rates).for_each(|row| grid.add(row.to_vec()));
+    // A grid aligns its first columns to the left, and all others to the right.
+    let (left, right): (Vec<Column>, Vec<Column>) =
+        Column::ALL.into_iter().filter(|column| *column != Column::Trend).partition(|column| column.is_left());
+    let count = left.len();
+    let columns = [left, right].concat();
+    let mut grid = Grid::new(columns.iter().map(|column| column.title().to_string()).collect(), count);
+    rates.vms.iter().for_each(|vm| grid.add(columns.iter().map(|column| column.cell(vm)).collect()));
     grid.to_string()
 }
 
-/// Shows the table on the whole terminal until the user ends it.
-fn show(client: &Client, interval: Nanos, mut order: Order) -> Result<(), Failure> {
-    let mut before = Sample::read(client)?;
-    let mut rates = Rates::between(&before, &before);
+/// Shows the VMs on the whole terminal until the user ends it.
+fn show<S: Service + Clone + Send + 'static>(service: S, interval: Nanos, order: Order) -> Result<(), Failure> {
+    // The first reading reports a service that does not run before the terminal changes.
+    let first = service.sample()?;
+    // An interrupt ends the loop below, which restores the terminal.
+    let _in_order = output::end_in_order();
+    let worker = Worker::start(service, interval);
     let mut screen = Screen::open()?;
-    let mut next = clock::now().saturating_add(interval);
+    let mut model = Model::new(first, interval, order, clock::now());
+    screen.draw(&mut model)?;
     loop {
-        rates.sort(order);
-        screen.draw(&rates, order, interval)?;
-        loop {
-            match screen.key(next.saturating_since(clock::now()).min(CHECK))? {
-                Some(Key::End) => return Ok(()),
-                Some(Key::Order(chosen)) => {
-                    order = chosen;
-                    break;
-                }
-                Some(Key::Resized) => break,
-                None if output::is_interrupted() => return Err(Failure::Interrupted),
-                None => {}
+        let report = screen.report(CHECK)?;
+        let mut is_changed = report.is_some() | model.tick(clock::now());
+        let mut effects = match report {
+            Some(Report::Key(key)) => model.key(key),
+            Some(Report::Resized) | None => Vec::new(),
+        };
+        if output::is_interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        for reply in worker.replies.try_iter() {
+            is_changed = true;
+            effects.extend(model.reply(reply));
+        }
+        if worker.has_failed() {
+            return Err(anyhow!("a thread of this program has failed").into());
+        }
+        for effect in effects {
+            match effect {
+                Effect::Ask(request) => worker.ask(request),
+                Effect::Quit => return Ok(()),
+                Effect::Interrupt => return Err(Failure::Interrupted),
             }
-            if clock::now() >= next {
-                let after = Sample::read(client)?;
-                rates = Rates::between(&before, &after);
-                before = after;
-                next = clock::now().saturating_add(interval);
-                break;
-            }
+        }
+        if is_changed {
+            screen.draw(&mut model)?;
         }
     }
 }

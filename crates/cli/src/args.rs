@@ -101,7 +101,7 @@ pub(crate) enum Command {
     /// Make and revoke the certificates with which clients on other hosts reach the service
     #[command(after_help = EXIT_CODES)]
     Certs(Certs),
-    /// Show what the VMs of the service use, wait for and miss, as it changes
+    /// Show what the VMs of the service are promised, receive, use and miss, as it changes, and change it by keys
     #[command(after_help = SERVICE_EXIT_CODES)]
     Top(Top),
     /// Give everything back: end the daemon, if it still lives, and restore all threads that it has changed

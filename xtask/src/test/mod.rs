@@ -47,6 +47,7 @@ fn download() {
     let _ = citation::TOOL.python();
     let _ = python::TOOLS.python();
     let _ = component::curl();
+    let _ = component::tmux();
     let _ = component::systemd();
     let _ = component::cargo_deb();
     let _ = component::qemu().and_then(|()| guest::fetch());

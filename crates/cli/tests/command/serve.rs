@@ -61,7 +61,7 @@ impl Drop for Supervised {
 pub(super) struct Running(Child);
 
 impl Running {
-    fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.0.id()
     }
 

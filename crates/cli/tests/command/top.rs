@@ -15,11 +15,11 @@ const PATIENCE: Nanos = Nanos::s(20);
 const VM: &str = "top-terminal-vm";
 
 /// A terminal with a shell in the directory of a test. Dropping this value ends the shell.
-struct Terminal<'p>(&'p Place);
+pub(super) struct Terminal<'p>(&'p Place);
 
 impl Terminal<'_> {
     /// Returns a terminal; `None`, and says why, if tmux is missing.
-    fn open(place: &Place) -> Option<Terminal<'_>> {
+    pub(super) fn open(place: &Place) -> Option<Terminal<'_>> {
         if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
             eprintln!("SKIPPED: tmux is missing (apt-get install tmux)");
             return None;
@@ -43,7 +43,7 @@ impl Terminal<'_> {
     }
 
     /// Types names of keys, such as `Enter`, and texts.
-    fn keys(&self, keys: &[&str]) {
+    pub(super) fn keys(&self, keys: &[&str]) {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
@@ -52,7 +52,7 @@ impl Terminal<'_> {
     }
 
     /// Waits until the screen is as `is_so` says.
-    fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+    pub(super) fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let end = clock::now() + PATIENCE;
         loop {
             let shown = self.shown();
@@ -64,20 +64,28 @@ impl Terminal<'_> {
         }
     }
 
-    /// Starts `tactus top`, and shows only the VM of these tests.
-    fn start_top(&self) {
+    /// Starts `tactus top`, and shows only the VMs whose names have `vm`.
+    pub(super) fn start_top(&self, vm: &str) {
         let top = self.0.command(&["top", "--socket", "api.sock", "--interval", "200ms"]);
         let program = top.get_program().to_string_lossy().into_owned();
         let words: Vec<String> = top.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
         let line = format!("clear; '{program}' {}; echo \"code $?\"; stty -a", words.join(" "));
         self.keys(&[&line, "Enter"]);
         self.until("top has begun", |shown| shown.contains("? help"));
-        self.keys(&["/", VM, "Enter"]);
-        self.until("the VM is found", |shown| shown.contains(&format!(">{VM}")));
+        self.keys(&["/", vm, "Enter"]);
+        self.until("the VM is found", |shown| shown.contains(&format!(">{vm}")));
+    }
+
+    /// Returns the process of `tactus top`.
+    fn top(&self) -> Process {
+        let shell: u32 = self.tmux(&["display-message", "-p", "#{pane_pid}"]).trim().parse().unwrap();
+        let top = sys::thread::children(shell).unwrap();
+        let [top] = top[..] else { panic!("the shell has the children {top:?}") };
+        Process::open(top).unwrap()
     }
 
     /// Waits until `tactus top` has ended with `code`, and asserts that the terminal is as before.
-    fn expect_end(&self, code: u8) {
+    pub(super) fn expect_end(&self, code: u8) {
         let shown =
             self.until("top has ended", |shown| shown.contains(&format!("code {code}\n")) && shown.contains("icanon"));
         let is_set = |word: &str| shown.split([' ', ';', '\n']).any(|found| found == word);
@@ -121,7 +129,7 @@ fn keys_change_a_vm_and_undo_the_change() {
     let vm = FakeVm::start(VM);
     until(&place, |vm| vm["name"] == VM);
     let Some(terminal) = Terminal::open(&place) else { return };
-    terminal.start_top();
+    terminal.start_top(VM);
     terminal.keys(&["e", "2ms", "Tab", "10ms"]);
     terminal.until("the service accepts it", |shown| shown.contains("the service would accept this"));
     assert!(listed(&place)["desired"]["promise"].is_null(), "a check changes nothing");
@@ -160,19 +168,32 @@ fn every_end_restores_the_terminal() {
     let vm = FakeVm::start(VM);
     until(&place, |vm| vm["name"] == VM);
     let Some(terminal) = Terminal::open(&place) else { return };
-    terminal.start_top();
+    terminal.start_top(VM);
     terminal.keys(&["C-c"]);
     terminal.expect_end(130);
-    terminal.start_top();
-    let shell: u32 = terminal.tmux(&["display-message", "-p", "#{pane_pid}"]).trim().parse().unwrap();
-    let top = sys::thread::children(shell).unwrap();
-    let [top] = top[..] else { panic!("the shell has the children {top:?}") };
-    Process::open(top).unwrap().terminate().unwrap();
+    terminal.start_top(VM);
+    terminal.top().terminate().unwrap();
+    terminal.expect_end(130);
+    // A service that hangs is reported, and the keyboard does not wait for it.
+    terminal.start_top(VM);
+    let process = Process::open(service.pid()).unwrap();
+    process.stop().unwrap();
+    terminal.until("there is a banner", |shown| shown.contains("OLD VALUES") && shown.contains("it does not reply"));
+    let begin = clock::now();
+    for key in ["?", "?", "?"] {
+        let has_help = terminal.shown().contains("sparkline");
+        terminal.keys(&[key]);
+        terminal.until("there is help, or none", |shown| shown.contains("sparkline") != has_help);
+    }
+    assert!(clock::now().since(begin) < Nanos::s(2), "keys wait for the service");
+    process.cont().unwrap();
+    terminal.until("the banner is gone", |shown| !shown.contains("OLD VALUES"));
+    terminal.keys(&["Escape", "C-c"]);
     terminal.expect_end(130);
     // A service that ends is reported, and the values stay.
-    terminal.start_top();
+    terminal.start_top(VM);
     drop(service);
-    let shown = terminal.until("there is a banner", |shown| shown.contains("OLD VALUES of 1s ago"));
+    let shown = terminal.until("there is a banner", |shown| shown.contains("OLD VALUES of 1s ago: cannot"));
     assert!(shown.contains("cannot reach the service") && shown.contains(VM), "{shown}");
     // Keys are accepted meanwhile.
     terminal.keys(&["?"]);
@@ -182,11 +203,15 @@ fn every_end_restores_the_terminal() {
     terminal.until("the banner is gone", |shown| !shown.contains("OLD VALUES") && shown.contains(VM));
     terminal.keys(&["q"]);
     terminal.expect_end(0);
+    // A terminal that hangs up ends the program.
+    terminal.start_top(VM);
+    let top = terminal.top();
+    drop(terminal);
+    assert!(top.ends_within(PATIENCE), "the program outlives its terminal");
     // Without a service, the terminal does not change at all.
     service.end();
     let refused = place.run(&["top", "--once", "--socket", "api.sock"]);
     assert!(refused.code == Some(1) && refused.stderr.contains("cannot reach the service"), "{}", refused.stderr);
-    drop(terminal);
     drop(vm);
 }
 

@@ -151,7 +151,7 @@ pub(super) fn fitting(all: &[(Column, usize)], width: usize) -> Vec<(Column, usi
     let mut left = all.to_vec();
     for dropped in Column::DROPPED {
         let needed: usize = left.iter().map(|(_, width)| width + SPACING).sum();
-        if needed <= width + SPACING {
+        if needed <= width.saturating_add(SPACING) {
             break;
         }
         left.retain(|(column, _)| *column != dropped);

@@ -21,21 +21,22 @@ use super::views::client;
 use crate::failure::Failure;
 use crate::output;
 use crate::service_args::Top;
-use anyhow::anyhow;
-use columns::Column;
+use anyhow::{Context, anyhow};
+use columns::{Column, fitting};
 use model::{Effect, Model};
 pub(crate) use order::Order;
 use rates::Rates;
 use report::Grid;
 use sample::Service;
 use sched::Nanos;
-use screen::{Report, Screen};
+use screen::{Report, Screen, wait_for_report};
 use std::io::IsTerminal;
+use std::time::Duration;
 use sys::clock;
-use worker::Worker;
+use worker::{News, Worker};
 
-/// Longest wait between two checks for keys, replies and interrupts.
-const CHECK: Nanos = Nanos::ms(50);
+/// Longest wait between two checks for interrupts.
+const CHECK: Duration = Duration::from_millis(50);
 
 pub(crate) fn top(args: &Top) -> Result<(), Failure> {
     let client = client(&args.at)?;
@@ -49,6 +50,8 @@ pub(crate) fn top(args: &Top) -> Result<(), Failure> {
 
 /// Prints `count` tables, or lines of JSON.
 fn print(service: &impl Service, interval: Nanos, count: u64, args: &Top) -> Result<(), Failure> {
+    let is_terminal = std::io::stdout().is_terminal();
+    let width = terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| usize::from(width.0));
     let mut before = service.sample()?;
     for _ in 0..count {
         clock::sleep(interval);
@@ -57,20 +60,27 @@ fn print(service: &impl Service, interval: Nanos, count: u64, args: &Top) -> Res
         rates.sort(args.order);
         output::print(&match args.at.json {
             true => serde_json::to_string(&rates).map_err(anyhow::Error::from)? + "\n",
-            false => table(&rates) + "\n",
+            false => table(&rates, width) + "\n",
         })?;
         before = after;
     }
     Ok(())
 }
 
-fn table(rates: &Rates) -> String {
+/// Returns the table with all columns, or with those that fit into `width` characters.
+fn table(rates: &Rates, width: Option<usize>) -> String {
     if rates.vms.is_empty() {
         return "no VMs run here\n".to_string();
     }
+    let needed = |column: Column| {
+        let cells = rates.vms.iter().map(|vm| column.cell(vm).chars().count());
+        (column, cells.chain([column.title().len()]).max().unwrap_or(0))
+    };
+    let all = Column::ALL.into_iter().filter(|column| *column != Column::Trend).map(needed).collect::<Vec<_>>();
+    let shown = fitting(&all, width.unwrap_or(usize::MAX));
     // A grid aligns its first columns to the left, and all others to the right.
     let (left, right): (Vec<Column>, Vec<Column>) =
-        Column::ALL.into_iter().filter(|column| *column != Column::Trend).partition(|column| column.is_left());
+        shown.into_iter().map(|(column, _)| column).partition(|column| column.is_left());
     let count = left.len();
     let columns = [left, right].concat();
     let mut grid = Grid::new(columns.iter().map(|column| column.title().to_string()).collect(), count);
@@ -84,32 +94,34 @@ fn show<S: Service + Clone + Send + 'static>(service: S, interval: Nanos, order:
     let first = service.sample()?;
     // An interrupt ends the loop below, which restores the terminal.
     let _in_order = output::end_in_order();
-    let worker = Worker::start(service, interval);
     let mut screen = Screen::open()?;
+    let worker = Worker::start(service, interval, wait_for_report);
     let mut model = Model::new(first, interval, order, clock::now());
     screen.draw(&mut model)?;
     loop {
-        let report = screen.report(CHECK)?;
-        let mut is_changed = report.is_some() | model.tick(clock::now());
-        let mut effects = match report {
-            Some(Report::Key(key)) => model.key(key),
-            Some(Report::Resized) | None => Vec::new(),
-        };
+        let next = worker.news.recv_timeout(CHECK).ok();
         if output::is_interrupted() {
             return Err(Failure::Interrupted);
-        }
-        for reply in worker.replies.try_iter() {
-            is_changed = true;
-            effects.extend(model.reply(reply));
         }
         if worker.has_failed() {
             return Err(anyhow!("a thread of this program has failed").into());
         }
-        for effect in effects {
-            match effect {
-                Effect::Ask(request) => worker.ask(request),
-                Effect::Quit => return Ok(()),
-                Effect::Interrupt => return Err(Failure::Interrupted),
+        let mut is_changed = model.tick(clock::now());
+        for news in next.into_iter().chain(worker.news.try_iter()) {
+            is_changed = true;
+            let effects = match news {
+                News::Report(report) => match report.context("cannot read from the terminal")? {
+                    Report::Key(key) => model.key(key),
+                    Report::Resized => Vec::new(),
+                },
+                News::Reply(reply) => model.reply(reply),
+            };
+            for effect in effects {
+                match effect {
+                    Effect::Ask(request) => worker.ask(request),
+                    Effect::Quit => return Ok(()),
+                    Effect::Interrupt => return Err(Failure::Interrupted),
+                }
             }
         }
         if is_changed {

@@ -6,8 +6,7 @@ use crate::failure::Failure;
 use anyhow::Context;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use sched::Nanos;
-use std::time::Duration;
+use std::io;
 
 /// What the terminal reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,12 +30,14 @@ impl Screen {
         self.0.draw(|frame| draw::draw(frame, model)).context("cannot write to the terminal")?;
         Ok(())
     }
+}
 
-    /// Waits for a report for at most `time`.
-    pub(super) fn report(&mut self, time: Nanos) -> Result<Option<Report>, Failure> {
-        let read = || Ok(if event::poll(Duration::from_nanos(time.as_ns()))? { Some(event::read()?) } else { None });
-        let read: std::io::Result<Option<Event>> = read();
-        Ok(read.context("cannot read from the terminal")?.and_then(|event| meaning(&event)))
+/// Waits for a report of the terminal.
+pub(super) fn wait_for_report() -> io::Result<Report> {
+    loop {
+        if let Some(report) = meaning(&event::read()?) {
+            return Ok(report);
+        }
     }
 }
 

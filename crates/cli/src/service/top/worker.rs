@@ -1,9 +1,11 @@
-//! [`Worker`]: the threads that wait for the service, so that the keyboard never waits for it.
+//! [`Worker`]: the threads that wait for the service and for the terminal, so that neither waits for the other.
 
 use super::requests::{Change, Outcome, Reply, Request, Trouble};
 use super::sample::Service;
+use super::screen::Report;
 use api::{Error, Vm};
 use sched::Nanos;
+use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use sys::clock;
@@ -11,24 +13,45 @@ use sys::clock;
 /// Longest time between two readings of a service that does not reply.
 const RETRY: Nanos = Nanos::s(1);
 
-/// The threads that wait for the service: one reads samples, the other one makes requests of the user.
+/// What a thread reports.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The terminal reports something, or cannot be read.
+    Report(io::Result<Report>),
+    Reply(Reply),
+}
+
+/// The threads that wait: for samples, for the replies to requests of the user, and for the terminal.
+///
+/// The terminal has a thread of its own because crossterm 0.29 does not return from a read of a terminal that has hung up.
 #[derive(Debug)]
 pub(super) struct Worker {
     requests: Sender<Request>,
-    /// The replies, in the order of their arrival.
-    pub(super) replies: Receiver<Reply>,
-    threads: [JoinHandle<()>; 2],
+    /// The news, in the order of their arrival.
+    pub(super) news: Receiver<News>,
+    threads: [JoinHandle<()>; 3],
 }
 
 impl Worker {
-    /// Begins to read a sample in every `interval`. The threads end after this value is dropped, with their next reply.
-    pub(super) fn start<S: Service + Clone + Send + 'static>(service: S, interval: Nanos) -> Worker {
+    /// Begins to read the terminal by `report`, and a sample in every `interval`. The threads end after this value is dropped,
+    /// with their next news.
+    pub(super) fn start<S: Service + Clone + Send + 'static>(
+        service: S,
+        interval: Nanos,
+        report: impl Fn() -> io::Result<Report> + Send + 'static,
+    ) -> Worker {
         let (requests, asked) = mpsc::channel();
-        let (reply, replies) = mpsc::channel();
-        let (reader, sampled) = (service.clone(), reply.clone());
-        let reading = thread::spawn(move || read(&reader, interval, &sampled));
-        let answering = thread::spawn(move || answer(&service, &asked, &reply));
-        Worker { requests, replies, threads: [reading, answering] }
+        let (to, news) = mpsc::channel();
+        let (reader, samples, reports) = (service.clone(), to.clone(), to.clone());
+        let threads = [
+            thread::spawn(move || read(&reader, interval, &samples)),
+            thread::spawn(move || answer(&service, &asked, &to)),
+            thread::spawn(move || {
+                // A terminal that cannot be read ends the program.
+                while reports.send(News::Report(report())).is_ok() {}
+            }),
+        ];
+        Worker { requests, news, threads }
     }
 
     /// Whether a thread has panicked. Its panic has restored the terminal.
@@ -42,24 +65,24 @@ impl Worker {
     }
 }
 
-fn read(service: &impl Service, interval: Nanos, replies: &Sender<Reply>) {
+fn read(service: &impl Service, interval: Nanos, to: &Sender<News>) {
     let mut pause = interval;
     loop {
         clock::sleep(pause);
         let sample = service.sample();
         pause = if sample.is_ok() { interval } else { interval.min(RETRY) };
         let sample = sample.map(Box::new).map_err(|error| error.to_string());
-        if replies.send(Reply::Sample(sample)).is_err() {
+        if to.send(News::Reply(Reply::Sample(sample))).is_err() {
             return;
         }
     }
 }
 
-fn answer(service: &impl Service, requests: &Receiver<Request>, replies: &Sender<Reply>) {
+fn answer(service: &impl Service, requests: &Receiver<Request>, to: &Sender<News>) {
     while let Ok(first) = requests.recv() {
         let waiting: Vec<Request> = std::iter::once(first).chain(requests.try_iter()).collect();
         for request in latest(waiting) {
-            if replies.send(reply(service, request)).is_err() {
+            if to.send(News::Reply(reply(service, request))).is_err() {
                 return;
             }
         }

@@ -31,6 +31,7 @@ mod sandbox;
 mod service;
 mod shares;
 mod sleepers;
+mod top;
 mod victim;
 mod vm;
 

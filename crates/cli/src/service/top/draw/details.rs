@@ -1,7 +1,7 @@
 //! The details of the selected VM.
 
 use super::super::model::Model;
-use super::{plain, wrapped};
+use super::text::{plain, wrapped};
 use api::{BOUNDS_NS, Histogram, Measured, Vm};
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -2,7 +2,7 @@
 
 use super::super::model::Confirmation;
 use super::super::requests::{Action, Outcome};
-use super::{draw_box, plain, wrapped};
+use super::text::{draw_box, plain, wrapped};
 use ratatui::Frame;
 use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;

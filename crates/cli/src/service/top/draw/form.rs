@@ -3,7 +3,7 @@
 use super::super::model::field::Field;
 use super::super::model::form::{Entry, Form, Verdict};
 use super::super::requests::{Trouble, TroubleKind};
-use super::{draw_box, plain, wrapped};
+use super::text::{draw_box, plain, wrapped};
 use ratatui::Frame;
 use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;

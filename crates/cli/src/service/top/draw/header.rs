@@ -1,7 +1,7 @@
 //! The header: the host, what is promised, warnings, and how old the values are.
 
 use super::super::model::Model;
-use super::plain;
+use super::text::plain;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Style, Stylize};

@@ -3,12 +3,9 @@
 use super::super::requests::{Action, Change, Outcome, Request, Trouble, TroubleKind};
 use super::field::Step;
 use super::form::{Form, Verdict, change};
+use super::undo::Undo;
 use super::{Confirmation, Dialog, Effect, Key, Model, UNDO_MOST};
 use api::{Desired, Vm};
-
-/// A change of this session, and the changes that undo it.
-#[derive(Debug)]
-pub(super) struct Undo(Vec<Change>);
 
 impl Model {
     pub(super) fn edit(&mut self) {

@@ -5,6 +5,7 @@ mod dialog;
 pub(super) mod field;
 pub(super) mod form;
 mod list;
+mod undo;
 
 pub(super) use dialog::{Confirmation, Dialog};
 
@@ -14,9 +15,9 @@ use super::permission::may_change;
 use super::rates::{Rate, Rates};
 use super::requests::{Reply, Request};
 use super::sample::Sample;
-use changes::Undo;
 use sched::{Instant, Nanos};
 use std::collections::BTreeSet;
+use undo::Undo;
 
 /// Time for the reply of the service, after which the screen says that its values are old.
 const REPLY: Nanos = Nanos::s(2);

@@ -152,6 +152,8 @@ fn keys_change_a_vm_and_undo_the_change() {
     terminal.until("it says so", |shown| shown.contains("undone"));
     terminal.keys(&["d", "y"]);
     until(&place, |vm| vm["desired"]["promise"].is_null());
+    terminal.tmux(&["resize-window", "-x", "50", "-y", "20"]);
+    terminal.until("fewer columns fit", |shown| !shown.contains("waits") && shown.contains("missed"));
     terminal.keys(&["q"]);
     terminal.expect_end(0);
     let audit = String::from_utf8(place.read("state/audit.jsonl")).unwrap();

@@ -3,6 +3,7 @@
 use super::super::model::Confirmation;
 use super::super::requests::{Action, Outcome};
 use super::text::{draw_box, plain, wrapped};
+use api::{Caller, Host};
 use ratatui::Frame;
 use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
@@ -24,18 +25,34 @@ const KEYS: [(&str, &str); 18] = [
     ("Esc", "show all, and mark none"),
     ("n c w m", "order: name, CPU, waits, misses"),
     ("t", "sparkline: waits, or misses"),
+    ("i", "the host, your role and warnings"),
     ("q", "end"),
     ("in the form:", ""),
     ("Left Right", "step on a logarithmic scale"),
     ("Del Ctrl-U", "clear the value"),
     ("S P", "take the slice or period that fits"),
     ("Enter", "apply, if nothing changed meanwhile"),
-    ("Esc", "close without a change"),
 ];
 
 pub(super) fn draw_help(frame: &mut Frame<'_>) {
     let lines = KEYS.iter().map(|(key, effect)| plain(&format!("{key:<12} {effect}"))).collect();
     draw_box(frame, "keys", lines, WIDTH_OF_HELP);
+}
+
+pub(super) fn draw_host(frame: &mut Frame<'_>, host: &Host, caller: &Caller) {
+    let width = WIDTH.min(frame.area().width).saturating_sub(MARGIN);
+    let core = match (host.core, &host.reason) {
+        (Some(pid), _) => format!("core {pid}, mechanisms {}", host.mechanisms.join(", ")),
+        (None, reason) => format!("no core: {}", reason.as_deref().unwrap_or("the reason is not known")),
+    };
+    let mut lines = wrapped(&format!("tactus {}, {} CPUs", host.version, host.cpus), width, Style::new());
+    lines.extend(wrapped(&core, width, Style::new()));
+    lines.extend(wrapped(&format!("client {} with the role {}", caller.name, caller.role), width, Style::new()));
+    for warning in &host.warnings {
+        lines.extend(wrapped(&format!("warning: {warning}"), width, Style::new().yellow()));
+    }
+    lines.push(Line::from("Esc close").dim());
+    draw_box(frame, "host", lines, WIDTH);
 }
 
 pub(super) fn draw_confirmation(frame: &mut Frame<'_>, asked: &Confirmation) {

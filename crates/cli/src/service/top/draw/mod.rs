@@ -54,6 +54,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     match &model.dialog {
         Dialog::None => {}
         Dialog::Help => dialogs::draw_help(frame),
+        Dialog::Host => dialogs::draw_host(frame, &model.latest.host, &model.latest.caller),
         Dialog::Form(form) => form::draw(frame, form),
         Dialog::Confirm(asked) => dialogs::draw_confirmation(frame, asked),
         Dialog::Results(action, outcomes) => dialogs::draw_results(frame, *action, outcomes),

@@ -8,11 +8,14 @@ use super::{Confirmation, Dialog, Effect, Key, Model, UNDO_MOST};
 use api::{Desired, Vm};
 
 impl Model {
-    pub(super) fn edit(&mut self) {
+    pub(super) fn edit(&mut self) -> Vec<Effect> {
         let vms = self.targets();
-        if !vms.is_empty() {
-            self.dialog = Dialog::Form(Box::new(Form::new(vms)));
+        if vms.is_empty() {
+            return Vec::new();
         }
+        self.dialog = Dialog::Form(Box::new(Form::new(vms)));
+        // The form of a refused VM begins with the alternatives.
+        self.check()
     }
 
     /// Pauses the VMs, or resumes them if all are paused.
@@ -125,7 +128,7 @@ impl Model {
         let number = self.next_number();
         let Dialog::Form(form) = &mut self.dialog else { return Vec::new() };
         form.check = number;
-        if !form.is_changed() {
+        if !form.is_changed() && !form.is_refused() {
             form.verdict = Verdict::Unchanged;
             return Vec::new();
         }

@@ -8,6 +8,8 @@ use super::form::Form;
 pub(crate) enum Dialog {
     None,
     Help,
+    /// The host, the client and all warnings.
+    Host,
     Form(Box<Form>),
     Confirm(Confirmation),
     /// The results of changes of several VMs.

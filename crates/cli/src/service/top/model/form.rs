@@ -2,7 +2,7 @@
 
 use super::super::requests::{Change, Outcome, Trouble, TroubleKind};
 use super::field::{Field, Step, number, time};
-use api::{CAP_MOST, Desired, Limit, Mechanism, Promise, Source, Vm, WEIGHT_MOST};
+use api::{CAP_MOST, Desired, Limit, Mechanism, Phase, Promise, Source, Vm, WEIGHT_MOST};
 use sched::Nanos;
 
 /// A value of the form.
@@ -163,6 +163,11 @@ impl Form {
     /// Whether a value differs from that of the service.
     pub(crate) fn is_changed(&self) -> bool {
         self.entries.iter().any(Entry::is_changed)
+    }
+
+    /// Whether the desired state of a VM is refused.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.vms.iter().any(|vm| vm.state.phase == Phase::Refused)
     }
 
     /// Returns the changes of all VMs.

@@ -21,7 +21,8 @@ impl Model {
                 self.search.clear();
                 self.marked.clear();
             }
-            Key::Enter | Key::Letter('e') => self.edit(),
+            Key::Letter('i') => self.dialog = Dialog::Host,
+            Key::Enter | Key::Letter('e') => return self.edit(),
             Key::Letter('p') => return self.pause(),
             Key::Letter('d') => self.ask_to_end(),
             Key::Letter('u') => return self.undo(),

@@ -171,8 +171,8 @@ impl Model {
             Dialog::None => self.key_of_list(key),
             Dialog::Form(_) => self.key_of_form(key),
             Dialog::Confirm(_) => self.key_of_confirmation(key),
-            Dialog::Help | Dialog::Results(..) => {
-                if matches!(key, Key::Escape | Key::Enter | Key::Letter('q' | '?')) {
+            Dialog::Help | Dialog::Host | Dialog::Results(..) => {
+                if matches!(key, Key::Escape | Key::Enter | Key::Letter('q' | '?' | 'i')) {
                     self.dialog = Dialog::None;
                 }
                 Vec::new()

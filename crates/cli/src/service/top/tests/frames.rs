@@ -85,3 +85,47 @@ fn a_question_names_the_vms_that_lose_their_promises() {
     session.type_text("jd");
     assert_frames(expect_file!["question.out"], &session);
 }
+
+#[test]
+fn the_host_and_all_warnings_are_shown_by_a_key() {
+    let mut session = Session::begin();
+    session.type_text("i");
+    assert_frames(expect_file!["host.out"], &session);
+}
+
+#[test]
+fn a_terminal_of_any_size_is_drawn() {
+    for keys in ["", "jjjj", "?", "i", "jjje9ms", "jd", "  e", "/x"] {
+        let mut session = Session::begin();
+        session.type_text(keys);
+        for (width, height) in
+            (1..100).step_by(11).flat_map(|width| (1..30).step_by(4).map(move |height| (width, height)))
+        {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| draw::draw(frame, &session.model)).unwrap();
+            assert!(draw::rows_of_table(height, &session.model) > 0);
+        }
+    }
+}
+
+#[test]
+fn the_selection_is_visible_in_a_long_list_and_names_do_not_drive_the_terminal() {
+    let mut session = Session::begin();
+    let mut long = sample(4);
+    long.vms = (0..300).map(|number| vm(&format!("vm-{number:03}"), number, Desired::default(), Phase::None)).collect();
+    long.vms[0].name = "\x1b[2Jvm".to_string();
+    session.model.reply(Reply::Sample(Ok(Box::new(long))));
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    session.model.page = draw::rows_of_table(24, &session.model);
+    let mut shown = |session: &Session| {
+        terminal.draw(|frame| draw::draw(frame, &session.model)).unwrap();
+        terminal.backend().to_string()
+    };
+    let first = shown(&session);
+    assert!(first.contains(r">\u{1b}[2Jvm") && !first.contains('\x1b'), "{first}");
+    for (key, name) in [(Key::End, ">vm-299"), (Key::Up, ">vm-298"), (Key::PageUp, ">vm-28"), (Key::Home, ">\\u{1b}")] {
+        session.type_keys(&[key]);
+        let frame = shown(&session);
+        assert!(frame.contains(name), "{key:?}: {frame}");
+    }
+}

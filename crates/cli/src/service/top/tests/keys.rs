@@ -94,6 +94,16 @@ fn steps_and_alternatives_change_the_values_of_the_form() {
 }
 
 #[test]
+fn the_form_of_a_refused_vm_begins_with_the_alternatives() {
+    let mut session = Session::begin();
+    session.type_text("jjjje");
+    assert!(matches!(verdict(&session), Verdict::Refused(_)));
+    session.type_text("S");
+    session.type_keys(&[Key::Enter]);
+    assert_eq!(session.slice_of("video"), Some(7_000_000));
+}
+
+#[test]
 fn a_form_that_is_closed_by_esc_or_has_a_wrong_value_changes_nothing() {
     let mut session = Session::begin();
     session.type_text("je5");

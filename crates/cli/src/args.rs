@@ -102,6 +102,9 @@ pub(crate) enum Command {
     #[command(after_help = EXIT_CODES)]
     Certs(Certs),
     /// Show what the VMs of the service are promised, receive, use and miss, as it changes, and change it by keys
+    ///
+    /// On a terminal, the key `?` shows the keys: among them are Enter to edit the selected VM, Space to mark several, p to pause, d to
+    /// end a promise, u to undo, and q to end.
     #[command(after_help = SERVICE_EXIT_CODES)]
     Top(Top),
     /// Give everything back: end the daemon, if it still lives, and restore all threads that it has changed

@@ -96,7 +96,8 @@ fn latest(requests: Vec<Request>) -> Vec<Request> {
     kept.map(|(_, request)| request).collect()
 }
 
-fn reply(service: &impl Service, request: Request) -> Reply {
+/// Makes a request, and returns the reply.
+pub(super) fn reply(service: &impl Service, request: Request) -> Reply {
     let outcomes = |changes: Vec<Change>, make: &dyn Fn(&Change) -> Result<Vm, Error>| -> Vec<Outcome> {
         let outcome = |change: Change| {
             let trouble = |error| Trouble::new(error, || service.show(&change.id).ok());

@@ -47,7 +47,7 @@ fn the_form_shows_the_refusal_and_its_alternatives() {
 fn the_form_says_that_a_vm_was_changed_meanwhile() {
     let mut session = Session::begin();
     session.type_text("je3ms");
-    session.change_meanwhile("database", Desired { promise: Some(promise(1, 20)), ..Desired::default() });
+    session.service.change_meanwhile("database", Desired { promise: Some(promise(1, 20)), ..Desired::default() });
     session.type_keys(&[Key::Enter]);
     assert_frames(expect_file!["reloaded.out"], &session);
 }
@@ -67,7 +67,7 @@ fn the_results_of_a_change_of_several_vms_are_shown_for_each() {
     session.type_text("5ms");
     session.type_keys(&[Key::Tab]);
     session.type_text("10ms");
-    session.change_meanwhile("build", Desired::default());
+    session.service.change_meanwhile("build", Desired::default());
     session.type_keys(&[Key::Enter]);
     assert_frames(expect_file!["results.out"], &session);
 }

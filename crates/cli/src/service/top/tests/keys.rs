@@ -59,15 +59,15 @@ fn an_edit_changes_one_value_and_can_be_undone() {
     let mut session = Session::begin();
     session.type_text("je3ms");
     assert_eq!(verdict(&session), Verdict::Accepted);
-    assert_eq!(session.slice_of("database"), Some(2_000_000), "a check changes nothing");
+    assert_eq!(session.service.slice_of("database"), Some(2_000_000), "a check changes nothing");
     session.type_keys(&[Key::Enter]);
     let desired = Desired { promise: Some(promise(3, 10)), ..Desired::default() };
-    assert_eq!((&session.vm("database").desired, session.vm("database").generation), (&desired, 4));
+    assert_eq!((session.service.vm("database").desired, session.service.vm("database").generation), (desired, 4));
     assert_eq!(session.model.notice.as_ref().unwrap().text, "database: changed");
     let shown = session.model.selected().unwrap();
     assert_eq!(shown.promise, "3ms in 10ms", "the list has the new value before the next sample");
     session.type_text("u");
-    assert_eq!(session.slice_of("database"), Some(2_000_000));
+    assert_eq!(session.service.slice_of("database"), Some(2_000_000));
     session.type_text("u");
     assert!(session.model.notice.as_ref().unwrap().is_error, "there is nothing else to undo");
 }
@@ -89,7 +89,7 @@ fn steps_and_alternatives_change_the_values_of_the_form() {
     session.type_text("9msP");
     assert_eq!(verdict(&session), Verdict::Accepted);
     session.type_keys(&[Key::Enter]);
-    let promise = session.vm("database").desired.promise.clone().unwrap();
+    let promise = session.service.vm("database").desired.promise.clone().unwrap();
     assert_eq!((promise.slice_ns, promise.period_ns), (9_000_000, 12_857_143));
 }
 
@@ -100,7 +100,7 @@ fn the_form_of_a_refused_vm_begins_with_the_alternatives() {
     assert!(matches!(verdict(&session), Verdict::Refused(_)));
     session.type_text("S");
     session.type_keys(&[Key::Enter]);
-    assert_eq!(session.slice_of("video"), Some(7_000_000));
+    assert_eq!(session.service.slice_of("video"), Some(7_000_000));
 }
 
 #[test]
@@ -114,21 +114,21 @@ fn a_form_that_is_closed_by_esc_or_has_a_wrong_value_changes_nothing() {
     assert_eq!(verdict(&session), Verdict::Wrong("a promise needs a slice; use one, or no period".to_string()));
     session.type_keys(&[Key::Escape]);
     assert!(matches!(session.model.dialog, Dialog::None));
-    assert_eq!(session.vms, sample(2).vms);
+    assert_eq!(*session.service.vms(), sample(2).vms);
 }
 
 #[test]
 fn a_vm_that_is_changed_meanwhile_is_reloaded_and_told() {
     let mut session = Session::begin();
     session.type_text("je3ms");
-    session.change_meanwhile("database", Desired { promise: Some(promise(1, 20)), ..Desired::default() });
+    session.service.change_meanwhile("database", Desired { promise: Some(promise(1, 20)), ..Desired::default() });
     session.type_keys(&[Key::Enter]);
     let Dialog::Form(form) = &session.model.dialog else { panic!("the form stays open") };
     assert!(form.is_reloaded && form.verdict == Verdict::Accepted, "{form:?}");
     assert_eq!((form.entries[0].text.as_str(), form.entries[0].former.as_deref()), ("3ms", Some("1ms")));
     assert_eq!(form.entries[1].text, "20ms", "a value that the user has not changed is that of the service");
     session.type_keys(&[Key::Enter]);
-    assert_eq!(session.vm("database").desired.promise, Some(promise(3, 20)));
+    assert_eq!(session.service.vm("database").desired.promise, Some(promise(3, 20)));
 }
 
 #[test]
@@ -143,11 +143,14 @@ fn an_edit_applies_to_all_marked_vms_and_keeps_their_other_values() {
     session.type_keys(&[Key::Enter]);
     let Dialog::Results(_, outcomes) = &session.model.dialog else { panic!("there are no results") };
     assert!(outcomes.len() == 3 && outcomes.iter().all(|it| it.result.is_ok()));
-    let weights = |session: &Session| ["build", "database", "idle"].map(|name| session.vm(name).desired.weight);
+    let weights = |session: &Session| ["build", "database", "idle"].map(|name| session.service.vm(name).desired.weight);
     assert_eq!(weights(&session), [Some(300); 3]);
-    assert_eq!((session.slice_of("database"), session.vm("build").desired.cap_percent), (Some(2_000_000), Some(150)));
+    assert_eq!(
+        (session.service.slice_of("database"), session.service.vm("build").desired.cap_percent),
+        (Some(2_000_000), Some(150))
+    );
     // All of them are undone together, except one that another client has changed.
-    session.change_meanwhile("idle", Desired::default());
+    session.service.change_meanwhile("idle", Desired::default());
     session.type_keys(&[Key::Escape]);
     session.type_text("u");
     let Dialog::Results(_, outcomes) = &session.model.dialog else { panic!("there are no results") };
@@ -159,13 +162,13 @@ fn an_edit_applies_to_all_marked_vms_and_keeps_their_other_values() {
 fn a_vm_is_paused_resumed_and_loses_its_promise_only_after_a_question() {
     let mut session = Session::begin();
     session.type_text("jp");
-    assert!(session.vm("database").desired.paused);
+    assert!(session.service.vm("database").desired.paused);
     session.type_text("p");
-    assert!(!session.vm("database").desired.paused);
+    assert!(!session.service.vm("database").desired.paused);
     session.type_text("dn");
-    assert_eq!(session.slice_of("database"), Some(2_000_000));
+    assert_eq!(session.service.slice_of("database"), Some(2_000_000));
     session.type_text("dy");
-    assert_eq!(session.slice_of("database"), None);
+    assert_eq!(session.service.slice_of("database"), None);
     session.type_text("jp");
     assert!(session.model.notice.as_ref().unwrap().text.contains("nothing is desired"));
 }

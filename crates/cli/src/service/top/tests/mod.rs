@@ -3,16 +3,19 @@
 mod frames;
 mod keys;
 mod rates;
+mod threads;
 
 use super::model::{Effect, Key, Model};
 use super::order::Order;
-use super::requests::{Outcome, Reply, Request, Trouble};
-use super::sample::Sample;
+use super::requests::Reply;
+use super::sample::{Sample, Service};
+use super::worker;
 use api::{
     Alternatives, Caller, CpuTime, Desired, Error, Histogram, Host, Kind, Limit, Measured, Mechanism, Phase, Problem,
     Process, Promise, Source, State, Usage, Usages, Vm,
 };
 use sched::{Instant, Nanos};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The longest promise that the service below accepts for a period of 10 ms. Unit: ns.
 const SLICE_MOST: u64 = 7_000_000;
@@ -91,10 +94,82 @@ fn sample(seconds: u64) -> Sample {
     Sample { host, caller, vms, usages }
 }
 
+/// A service whose host is a value. It refuses other generations, and a slice above [`SLICE_MOST`] in a period of 10 ms.
+#[derive(Clone, Debug)]
+struct Simulation(Arc<Mutex<Vec<Vm>>>);
+
+impl Simulation {
+    fn new() -> Simulation {
+        Simulation(Arc::new(Mutex::new(sample(2).vms)))
+    }
+
+    fn vms(&self) -> MutexGuard<'_, Vec<Vm>> {
+        self.0.lock().unwrap()
+    }
+
+    /// Returns the VM with this name.
+    fn vm(&self, name: &str) -> Vm {
+        self.vms().iter().find(|vm| vm.name == name).unwrap().clone()
+    }
+
+    fn slice_of(&self, name: &str) -> Option<u64> {
+        self.vm(name).desired.promise.map(|promise| promise.slice_ns)
+    }
+
+    /// Changes a VM as another client does.
+    fn change_meanwhile(&self, name: &str, desired: Desired) {
+        let mut vms = self.vms();
+        let vm = vms.iter_mut().find(|vm| vm.name == name).unwrap();
+        (vm.generation, vm.desired) = (vm.generation + 1, desired);
+    }
+}
+
+impl Service for Simulation {
+    fn sample(&self) -> Result<Sample, Error> {
+        Ok(Sample { vms: self.vms().clone(), ..sample(2) })
+    }
+
+    fn show(&self, id: &str) -> Result<Vm, Error> {
+        Ok(self.vms().iter().find(|vm| vm.id == id).expect("the model knows only these VMs").clone())
+    }
+
+    fn would_set(&self, id: &str, generation: u64, desired: &Desired) -> Result<Vm, Error> {
+        let vm = self.show(id)?;
+        if vm.generation != generation {
+            let detail = format!("{id} has generation {}: another client has changed it", vm.generation);
+            return Err(Error::Refused(Problem::new(412, "Precondition Failed", detail, "read it again")));
+        }
+        let is_too_long = |promise: &Promise| promise.slice_ns > SLICE_MOST * promise.period_ns / 10_000_000;
+        if let Some(promise) = desired.promise.as_ref().filter(|promise| is_too_long(promise)) {
+            let detail = format!("{} in {} does not fit", Nanos::ns(promise.slice_ns), Nanos::ns(promise.period_ns));
+            let mut problem = Problem::new(409, "Conflict", detail, "use a shorter slice");
+            problem.alternatives = Some(Box::new(Alternatives {
+                slice_ns: Some(SLICE_MOST * promise.period_ns / 10_000_000),
+                period_ns: Some((promise.slice_ns * 10_000_000).div_ceil(SLICE_MOST)),
+                end_of: vec!["database".to_string()],
+            }));
+            return Err(Error::Refused(problem));
+        }
+        let phase = match desired {
+            _ if desired.paused => Phase::Paused,
+            _ if desired.is_empty() => Phase::None,
+            _ => Phase::Kept,
+        };
+        let state = State { phase, mechanism: None, reason: None, remedy: None };
+        Ok(Vm { desired: desired.clone(), state, ..vm })
+    }
+
+    fn set(&self, id: &str, generation: u64, desired: &Desired) -> Result<Vm, Error> {
+        let vm = Vm { generation: generation + 1, ..self.would_set(id, generation, desired)? };
+        self.vms().iter_mut().filter(|it| it.id == id).for_each(|it| it.clone_from(&vm));
+        Ok(vm)
+    }
+}
+
 /// A model, and the service that answers it.
 pub(super) struct Session {
     pub(super) model: Model,
-    vms: Vec<Vm>,
+    service: Simulation,
     is_ended: bool,
 }
 
@@ -104,7 +179,7 @@ impl Session {
         let mut model = Model::new(sample(0), Nanos::s(2), Order::Name, Instant::at_ns(0));
         model.tick(at(2));
         model.reply(Reply::Sample(Ok(Box::new(sample(2)))));
-        Session { model, vms: sample(2).vms, is_ended: false }
+        Session { model, service: Simulation::new(), is_ended: false }
     }
 
     /// Types keys, and lets the service answer each of them.
@@ -122,75 +197,14 @@ impl Session {
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            let reply = match effect {
-                Effect::Ask(Request::Check { number, changes }) => {
-                    let outcomes = changes.into_iter().map(|change| Outcome {
-                        result: self.answer(&change.id, change.generation, &change.desired, true),
-                        change,
-                    });
-                    Reply::Checked { number, outcomes: outcomes.collect() }
+            match effect {
+                Effect::Ask(request) => {
+                    let effects = self.model.reply(worker::reply(&self.service, request));
+                    self.carry_out(effects);
                 }
-                Effect::Ask(Request::Apply { number, action, changes }) => {
-                    let outcomes = changes.into_iter().map(|change| Outcome {
-                        result: self.answer(&change.id, change.generation, &change.desired, false),
-                        change,
-                    });
-                    Reply::Applied { number, action, outcomes: outcomes.collect() }
-                }
-                Effect::Quit | Effect::Interrupt => {
-                    self.is_ended = true;
-                    continue;
-                }
-            };
-            let effects = self.model.reply(reply);
-            self.carry_out(effects);
+                Effect::Quit | Effect::Interrupt => self.is_ended = true,
+            }
         }
-    }
-
-    /// Answers as a service: refuses other generations, and a slice above [`SLICE_MOST`] in a period of 10 ms.
-    fn answer(&mut self, id: &str, generation: u64, desired: &Desired, is_check: bool) -> Result<Box<Vm>, Trouble> {
-        let vm = self.vms.iter_mut().find(|vm| vm.id == id).expect("the model knows only these VMs");
-        let refused = |problem: Problem, now: &Vm| Err(Trouble::new(Error::Refused(problem), || Some(now.clone())));
-        if vm.generation != generation {
-            let detail = format!("{id} has generation {}: another client has changed it", vm.generation);
-            return refused(Problem::new(412, "Precondition Failed", detail, "read it again"), vm);
-        }
-        let is_too_long = |promise: &Promise| promise.slice_ns > SLICE_MOST * promise.period_ns / 10_000_000;
-        if let Some(promise) = desired.promise.as_ref().filter(|promise| is_too_long(promise)) {
-            let detail = format!("{} in {} does not fit", Nanos::ns(promise.slice_ns), Nanos::ns(promise.period_ns));
-            let mut problem = Problem::new(409, "Conflict", detail, "use a shorter slice");
-            problem.alternatives = Some(Box::new(Alternatives {
-                slice_ns: Some(SLICE_MOST * promise.period_ns / 10_000_000),
-                period_ns: Some((promise.slice_ns * 10_000_000).div_ceil(SLICE_MOST)),
-                end_of: vec!["database".to_string()],
-            }));
-            return refused(problem, vm);
-        }
-        let phase = match desired {
-            _ if desired.paused => Phase::Paused,
-            _ if desired.is_empty() => Phase::None,
-            _ => Phase::Kept,
-        };
-        let state = State { phase, mechanism: None, reason: None, remedy: None };
-        let changed = Vm { generation: generation + 1, desired: desired.clone(), state, ..vm.clone() };
-        if !is_check {
-            vm.clone_from(&changed);
-        }
-        Ok(Box::new(changed))
-    }
-
-    fn vm(&self, name: &str) -> &Vm {
-        self.vms.iter().find(|vm| vm.name == name).unwrap()
-    }
-
-    fn slice_of(&self, name: &str) -> Option<u64> {
-        self.vm(name).desired.promise.as_ref().map(|promise| promise.slice_ns)
-    }
-
-    /// Changes a VM as another client does.
-    fn change_meanwhile(&mut self, name: &str, desired: Desired) {
-        let vm = self.vms.iter_mut().find(|vm| vm.name == name).unwrap();
-        (vm.generation, vm.desired) = (vm.generation + 1, desired);
     }
 }
 

@@ -29,7 +29,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let cells: Vec<Vec<String>> = page.iter().map(|vm| row(model, vm)).collect();
     let most = WIDTH_MOST.min(usize::from(area.width) / 4).max(WIDTH_LEAST);
     let width = |(at, column): (usize, &Column)| {
-        let cells = cells.iter().map(|row| row[at].chars().count()).chain([title(*column, model).chars().count()]);
+        let cells = cells
+            .iter()
+            .map(|row| Line::from(row[at].as_str()).width())
+            .chain([Line::from(title(*column, model)).width()]);
         let width = cells.max().unwrap_or(0).min(most);
         // A sparkline that grows would move the other columns.
         (*column, if *column == Column::Trend { LENGTH } else { width })

@@ -7,7 +7,7 @@
 //!
 //! The service has the [files](assets) of the page beside its interface, so the page and the interface are of one version. A
 //! browser on another host connects to the service with a certificate. A browser on this host cannot connect to a Unix socket,
-//! so [`Page`] passes its requests on. The service sees the user that runs [`Page`], who gets a token for the browser.
+//! so [`Page`] passes its requests on. The service sees the user that runs [`Page`]. A token admits the browser of this user.
 
 pub mod assets;
 mod entrance;

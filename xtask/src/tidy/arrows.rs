@@ -23,7 +23,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("daemon", &["measure", "sched", "sys", "trace"]),
     ("certs", &[]),
     ("api", &["certs"]),
-    ("service", &["api", "certs", "daemon", "input", "sched", "sys", "trace"]),
+    ("page", &["api", "sched"]),
+    ("service", &["api", "certs", "daemon", "input", "page", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
     ("fuzz", &["policies", "sched", "sim", "trace"]),
@@ -33,8 +34,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "api", "certs", "daemon", "lab", "input", "measure", "policies", "report", "run", "scenario", "sched",
-            "service", "sim", "sys", "trace",
+            "api", "certs", "daemon", "lab", "input", "measure", "page", "policies", "report", "run", "scenario",
+            "sched", "service", "sim", "sys", "trace",
         ],
     ),
     ("xtask", &[]),

@@ -5,6 +5,7 @@ mod doctor;
 mod input;
 mod lab;
 mod output;
+mod page;
 mod processes;
 mod record;
 mod release;

@@ -15,6 +15,7 @@ mod freezes;
 mod front_ends;
 mod gangs;
 mod groups;
+mod host_views;
 mod instants;
 mod interferes;
 mod keeps;

@@ -42,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 /// External crates that these crates may use, apart from optional ones. Crates without a row may use any external crate.
 const OUTSIDE: &[(&str, &[&str])] =
-    &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "rustc-hash", "serde_json"])];
+    &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "prost", "rustc-hash", "serde_json"])];
 
 /// A crate and the crates that it uses by default, except in tests.
 #[derive(Debug)]

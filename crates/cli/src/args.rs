@@ -246,7 +246,7 @@ pub(crate) struct Output {
     /// Print the result as JSON (docs/report.md)
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Write all events to FILE: .txt as text, .json for Perfetto and chrome://tracing
+    /// Write all events to FILE: .txt as text, .pftrace for Perfetto, .json for chrome://tracing
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) trace: Option<PathBuf>,
     /// Draw the schedule to FILE

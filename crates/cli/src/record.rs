@@ -7,13 +7,17 @@ use anyhow::Context;
 use sched::Instant;
 use std::fs::File;
 use std::path::Path;
-use trace::{ChromeWriter, Event, Header, Sink, TextWriter, Timeline, TimelineBuilder};
+use trace::{
+    ChromeWriter, Event, Header, MachineHeader, MachineId, PerfettoWriter, Sink, TextWriter, Timeline, TimelineBuilder,
+    WorldHeader, WorldSink,
+};
 
 /// The formats of a trace, by file extension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Text,
     Chrome,
+    Perfetto,
 }
 
 impl Form {
@@ -22,9 +26,10 @@ impl Form {
         match file.extension().and_then(|end| end.to_str()) {
             Some("txt") => Ok(Form::Text),
             Some("json") => Ok(Form::Chrome),
+            Some("pftrace") => Ok(Form::Perfetto),
             _ => Err(usage(
                 format!("`{}` does not name a format of traces", file.display()),
-                "use a name that ends in .txt (text) or .json (Perfetto, chrome://tracing)",
+                "use a name that ends in .txt (text), .pftrace (Perfetto) or .json (chrome://tracing)",
             )),
         }
     }
@@ -39,7 +44,11 @@ pub(crate) struct TraceFile {
 enum Writer {
     Text(TextWriter<File>),
     Chrome(Box<ChromeWriter<File>>),
+    Perfetto(Box<PerfettoWriter<File>>),
 }
+
+/// The machine of a trace of one machine.
+const ALONE: MachineId = MachineId(0);
 
 impl TraceFile {
     pub(crate) fn create(path: &Path, header: &Header) -> Result<TraceFile, Failure> {
@@ -47,6 +56,11 @@ impl TraceFile {
         let writer = match form {
             Form::Text => Writer::Text(TextWriter::new(file, header)),
             Form::Chrome => Writer::Chrome(Box::new(ChromeWriter::new(file, header))),
+            Form::Perfetto => {
+                let alone = MachineHeader { name: "host".to_string(), header: header.clone(), host: None };
+                let world = WorldHeader { machines: vec![alone] };
+                Writer::Perfetto(Box::new(PerfettoWriter::new(file, &world)))
+            }
         };
         Ok(TraceFile { draft, writer })
     }
@@ -56,6 +70,7 @@ impl TraceFile {
         let outcome = match self.writer {
             Writer::Text(writer) => writer.finish(),
             Writer::Chrome(writer) => writer.finish(),
+            Writer::Perfetto(writer) => writer.finish(),
         };
         outcome.context("cannot write the trace")?;
         Ok(self.draft)
@@ -67,6 +82,7 @@ impl Sink for TraceFile {
         match &mut self.writer {
             Writer::Text(writer) => writer.record(at, event),
             Writer::Chrome(writer) => writer.record(at, event),
+            Writer::Perfetto(writer) => writer.record(ALONE, at, event),
         }
     }
 }

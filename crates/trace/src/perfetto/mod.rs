@@ -21,7 +21,7 @@
 //! | `credit` | balance of the policy | unit of the policy | after a settle that changed the value |
 //!
 //! Waits that do not begin with a wake-up have slices, but no counter. `remaining` and `credit` are the policy's own
-//! values, as of the last charge: the [`Account`](crate::Account) of the entity. The simulator reports accounts. A live
+//! values, as of the last charge: the [`Account`] of the entity. The simulator reports accounts. A live
 //! run has only the counter `latency`.
 //!
 //! Times are nanoseconds since the start of the run. A slice is written when the slice ends, so readers must sort by

@@ -132,3 +132,28 @@ impl Sink for Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::{CpuId, Input, Nanos};
+
+    #[test]
+    fn the_trace_of_one_machine_is_written_in_the_form_that_its_name_asks_for() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let header = Header { policy: "edf".to_string(), cpus: 1, seed: 0 };
+        for (name, begin) in [("a.txt", &b"tactus-trace 1 policy"[..]), ("a.json", b"{\"display"), ("a.pftrace", b"\n")]
+        {
+            let path = folder.path().join(name);
+            let Ok(mut file) = TraceFile::create(&path, &header) else { panic!("it can be written") };
+            file.record(Instant::ZERO, &Event::Input(Input::Kicked { cpu: CpuId::new(0) }));
+            file.record(Instant::ZERO + Nanos::ms(1), &Event::End);
+            file.finish().and_then(Draft::keep).expect("it was written");
+            let bytes = std::fs::read(&path).expect("it is there");
+            assert!(bytes.starts_with(begin), "{name}: {bytes:?}");
+            let names_its_tracks = name == "a.txt" || bytes.windows(5).any(|part| part == b"CPU 0");
+            assert!(names_its_tracks, "{name}: {bytes:?}");
+        }
+        assert!(TraceFile::create(&folder.path().join("a.xml"), &header).is_err());
+    }
+}

@@ -6,6 +6,7 @@
 
 mod client;
 mod cpu;
+mod demand;
 mod desired;
 mod event;
 mod histogram;
@@ -20,6 +21,7 @@ mod whole_number;
 
 pub use client::{Client, Error, PORT};
 pub use cpu::{Cpu, Cpus, PromisedPart};
+pub use demand::{DEMAND_MS, Demand, ThreadDemand, VmDemand};
 pub use desired::{CAP_MOST, Desired, Limit, Mechanism, Promise, WEIGHT_MOST};
 pub use event::{Event, Happened};
 pub use histogram::{BOUNDS_NS, Histogram};

@@ -78,7 +78,7 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key).map_err(failed)?.pem();
-        files::write(&directory.join(files::AUTHORITY_KEY), &key.serialize_pem())?;
+        files::write(&directory.join(files::AUTHORITY_KEY), key.serialize_pem())?;
         files::write(&directory.join(files::AUTHORITY), &certificate)?;
         let authority = Authority::open(directory)?;
         authority.write_revoked(Vec::new())?;

@@ -18,6 +18,7 @@ mod carried;
 mod complaint;
 mod connections;
 mod core_link;
+mod demand;
 mod enforced;
 mod events;
 mod history;

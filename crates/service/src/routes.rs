@@ -1,6 +1,7 @@
 //! The REST interface: paths, replies and the OpenAPI description.
 
 use crate::caller::Caller;
+use crate::demand;
 use crate::events::Events;
 use crate::live::{self, Reader};
 use crate::metrics;
@@ -10,8 +11,8 @@ use crate::requests::{Ask, Requests};
 use crate::timeline;
 use crate::usage;
 use api::{
-    Cpus, Desired, Event, History, Host, KEY, LENGTH_MS, LiveVms, Observation, PROBLEM, Problem, TIMELINE_MS,
-    ThreadUsages, Timeline, Usages, Vm, Vms, WHY,
+    Cpus, DEMAND_MS, Demand, Desired, Event, History, Host, KEY, LENGTH_MS, LiveVms, Observation, PROBLEM, Problem,
+    TIMELINE_MS, ThreadUsages, Timeline, Usages, Vm, Vms, WHY,
 };
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -92,6 +93,7 @@ pub(crate) fn router(shared: Shared) -> axum::Router {
         .routes(routes!(set, unset))
         .routes(routes!(cpus))
         .routes(routes!(timeline))
+        .routes(routes!(demand))
         .routes(routes!(history))
         .routes(routes!(live))
         .routes(routes!(events))
@@ -292,6 +294,36 @@ async fn timeline(
         timeline::record(&vms, Nanos::ms(length))
     };
     read(record).await
+}
+
+/// How the demand is observed.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct ObserveDemand {
+    /// Length of the observation. Unit: ms.
+    #[serde(default = "second")]
+    length_ms: u64,
+}
+
+/// The bursts of the threads of all VMs
+///
+/// The reply comes after the requested time. The context switches of the host are recorded meanwhile, which needs CAP_PERFMON.
+#[utoipa::path(get, path = "/v1/demand", params(("length_ms" = Option<u64>, Query, minimum = 100, maximum = 10_000)),
+    responses((status = 200, body = Demand), (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 500, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn demand(
+    State(shared): State<Shared>,
+    how: Result<Query<ObserveDemand>, QueryRejection>,
+) -> Result<Json<Demand>, Refused> {
+    let length = within(how.map(|Query(how)| how.length_ms), &DEMAND_MS, "length_ms")?;
+    let permit = room(&shared.observing, "too many clients observe VMs")?;
+    let vms = shared.requests.ask(Ask::List).await?;
+    let observe = move || {
+        let _permit = permit;
+        demand::observe(&vms, Nanos::ms(length))
+    };
+    read(observe).await
 }
 
 /// Returns the number of milliseconds in the parameter `name` of a query.

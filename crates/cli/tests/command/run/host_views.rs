@@ -35,6 +35,12 @@ fn the_views_of_a_host_show_a_promise_where_it_is_kept() {
         let stretches = here["stretches"].as_array().unwrap();
         assert!(stretches.iter().any(|it| it[2] == index), "it ran on CPU {cpu}: {here}");
     }
+    let demand = service.get("/v1/demand?length_ms=200");
+    if demand["unrecorded"].is_null() {
+        let threads = &demand["vms"][0]["threads"];
+        // The hog never sleeps.
+        assert!(threads[0]["is_observed"] == true && threads[0]["bursts"][0][1] == 0, "{demand}");
+    }
     service.json(&["set", &vm, "--mechanism", "deadline"]);
     let cpus = service.get("/v1/cpus");
     assert_eq!(cpus["anywhere"], serde_json::json!([{ "vm": vm, "ppm": 200_000 }]), "{cpus}");

@@ -120,6 +120,8 @@ export class Draft {
     void demandOf(vm.id);
     this.#stop = effect(() => {
       const [wanted, base] = [this.wanted.value, this.base.value];
+      // A draft that goes live is asked for again, and applied.
+      void this.isLive.value;
       clearTimeout(this.#timer);
       if (isDesired(wanted)) this.#timer = setTimeout(() => untracked(() => void this.#ask(wanted, base)), PAUSE);
     });

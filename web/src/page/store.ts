@@ -10,12 +10,14 @@ const CHANGES = 500;
 
 // The sums of a VM at an instant.
 interface Sums {
-  at_ms: number;
+  periods: number;
   judged: number;
   missed: number;
   due_ns: number;
   delivered_ns: number;
 }
+
+const NOTHING: Sums = { periods: 0, judged: 0, missed: 0, due_ns: 0, delivered_ns: 0 };
 
 // What a VM did in one second.
 export interface Sample {
@@ -55,10 +57,6 @@ export const mayChange = computed(() => {
   return role !== undefined && role !== "view";
 });
 
-export function isDesired(desired: Desired): boolean {
-  return desired.promise !== undefined || desired.weight !== undefined || desired.cap_percent !== undefined;
-}
-
 // Returns what is promised to a VM as a share of a CPU.
 export function promised(desired: Desired): number {
   const promise = desired.promise;
@@ -94,7 +92,6 @@ export function takeUsages(usages: Usages): void {
   lastUsages = usages;
   const used = new Map(usages.vms.map((usage) => [usage.id, usage]));
   const next = new Map(samples.value);
-  const at_ms = Date.now();
   for (const vm of vms.value.values()) {
     const [usage, earlier] = [used.get(vm.id), before.get(vm.id)];
     const isSame = usage !== undefined && earlier !== undefined && usage.pid === earlier.pid && elapsed > 0;
@@ -103,11 +100,12 @@ export function takeUsages(usages: Usages): void {
         ? Math.max(0, usage.of_vcpus[key] + usage.of_others[key] - earlier.of_vcpus[key] - earlier.of_others[key]) / elapsed
         : 0;
     const { judged, missed, due_ns, delivered_ns, periods } = vm.measured;
-    const sums = { at_ms, judged, missed, due_ns, delivered_ns };
+    const sums = { periods, judged, missed, due_ns, delivered_ns };
     const old = lastSums.get(vm.id);
     lastSums.set(vm.id, sums);
     // A new promise is measured anew.
-    const last = old && old.due_ns <= due_ns ? old : periods > 0 && old ? { ...sums, judged: 0, missed: 0, due_ns: 0, delivered_ns: 0 } : sums;
+    const isNew = old !== undefined && old.periods > periods;
+    const last = isNew ? NOTHING : (old ?? sums);
     const sample: Sample = {
       judged: judged - last.judged,
       missed: missed - last.missed,

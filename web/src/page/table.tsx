@@ -4,7 +4,7 @@ import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
 import type { Vm } from "./api";
 import { isDescending, phase, price, search, type SortKey, sortBy } from "./place";
 import { Sparkline } from "./sparkline";
-import { edited, isDesired, latest, marked, mayChange, promised, samples, vms } from "./store";
+import { edited, latest, marked, mayChange, promised, samples, vms } from "./store";
 import { percent, time } from "./units";
 
 // Returns what a VM asks for as text: 2ms every 10ms on 2 CPUs, weight 200, at most 50 %.
@@ -139,6 +139,7 @@ function Row({ id }: { id: string }) {
         <button type="button" class="link" onClick={() => (edited.value = edited.value === id ? undefined : id)}>
           {vm.name}
         </button>
+        {vm.kind === "process" && vm.process && <span class="quiet"> {vm.process.pid}</span>}
       </th>
       <td>
         <span class={`phase ${vm.state.phase}`} title={[vm.state.reason, vm.state.remedy].filter(Boolean).join("; ")}>
@@ -196,5 +197,3 @@ export function Table() {
     </table>
   );
 }
-
-export const askedShare = (vm: Vm): number => (isDesired(vm.desired) ? promised(vm.desired) : 0);

@@ -13,13 +13,10 @@ export function parseTime(text: string): number | string {
   return ns > 0 && Number.isSafeInteger(ns) ? ns : "the time is out of range";
 }
 
-// Returns a time with the largest unit in which it has at most three decimals: 2ms, 2.5ms, 100us.
+// Returns a time exactly, in the largest unit in which it is at least 1: 2ms, 2.5ms, 33.166667ms.
 export function time(ns: number): string {
-  for (const unit of ["s", "ms", "us"] as const) {
-    const value = ns / (UNITS[unit] ?? 1);
-    if (value >= 1 && Number(value.toFixed(3)) === value) return `${value}${unit}`;
-  }
-  return ns >= 1e3 ? `${Number((ns / 1e6).toPrecision(4))}ms` : `${ns}ns`;
+  const unit = (["s", "ms", "us"] as const).find((unit) => ns >= (UNITS[unit] ?? 1)) ?? "ns";
+  return `${Number((ns / (UNITS[unit] ?? 1)).toFixed(9))}${unit}`;
 }
 
 // Returns a measured time, rounded to three digits: 1.24 ms.
@@ -44,9 +41,9 @@ export function toSlider(ns: number, least: number, most: number): number {
   return Math.round((Math.log(ns / least) / Math.log(most / least)) * STEPS);
 }
 
-// Returns the time at a position of a slider, rounded to two digits so that it can be read.
+// Returns the time at a position of a slider, rounded to three digits so that it can be read. Neighbouring positions differ by 2 %.
 export function fromSlider(at: number, least: number, most: number): number {
   const exact = least * (most / least) ** (at / STEPS);
-  const digit = 10 ** Math.max(0, Math.floor(Math.log10(exact)) - 1);
+  const digit = 10 ** Math.max(0, Math.floor(Math.log10(exact)) - 2);
   return Math.min(most, Math.max(least, Math.round(exact / digit) * digit));
 }

@@ -27,12 +27,15 @@ const RUNNER: &str = "crates/wasm/tests/run.mjs";
 pub(crate) enum Loader {
     /// Node.js.
     Node,
+    /// A script of a page, as a module of JavaScript.
+    Page,
 }
 
 impl Loader {
     fn word(self) -> &'static str {
         match self {
             Loader::Node => "nodejs",
+            Loader::Page => "web",
         }
     }
 }
@@ -46,11 +49,16 @@ pub(crate) fn build(loader: Loader) -> Result<PathBuf> {
     let bindgen = component::wasm_bindgen(&version_of_bindgen()?).map_err(anyhow::Error::msg)?;
     done(&mut cargo(&["build", "--package", PACKAGE, "--target", TARGET, "--profile", PROFILE]))?;
     let module = root().join("target").join(TARGET).join(PROFILE).join(format!("{PACKAGE}.wasm"));
-    let output = root().join("target/wasm").join(loader.word());
+    let output = folder(loader);
     let mut bind = Command::new(bindgen);
     bind.args(["--target", loader.word(), "--out-name", NAME, "--out-dir"]).arg(&output).arg(module);
     done(&mut bind)?;
     Ok(output)
+}
+
+/// Returns the folder of the files for `loader`.
+pub(crate) fn folder(loader: Loader) -> PathBuf {
+    root().join("target/wasm").join(loader.word())
 }
 
 /// Returns the version of the crate wasm-bindgen, which the program must have, too.

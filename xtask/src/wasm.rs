@@ -49,16 +49,11 @@ pub(crate) fn build(loader: Loader) -> Result<PathBuf> {
     let bindgen = component::wasm_bindgen(&version_of_bindgen()?).map_err(anyhow::Error::msg)?;
     done(&mut cargo(&["build", "--package", PACKAGE, "--target", TARGET, "--profile", PROFILE]))?;
     let module = root().join("target").join(TARGET).join(PROFILE).join(format!("{PACKAGE}.wasm"));
-    let output = folder(loader);
+    let output = root().join("target/wasm").join(loader.word());
     let mut bind = Command::new(bindgen);
     bind.args(["--target", loader.word(), "--out-name", NAME, "--out-dir"]).arg(&output).arg(module);
     done(&mut bind)?;
     Ok(output)
-}
-
-/// Returns the folder of the files for `loader`.
-pub(crate) fn folder(loader: Loader) -> PathBuf {
-    root().join("target/wasm").join(loader.word())
 }
 
 /// Returns the version of the crate wasm-bindgen, which the program must have, too.
@@ -70,13 +65,21 @@ fn version_of_bindgen() -> Result<String> {
     Ok(found.and_then(|package| package["version"].as_str()).context("no crate uses wasm-bindgen")?.to_string())
 }
 
+/// Installs what the module and its tests need.
+///
+/// # Errors
+/// The reason why a program is missing.
+pub(crate) fn programs() -> Result<(), String> {
+    component::target(TARGET).and_then(|()| component::node())
+}
+
 /// Scenarios of the golden traces, and the lengths of the traces in milliseconds, as in
 /// crates/conformance/tests/policies/golden.rs.
 const GOLDEN: [(&str, u64); 3] = [("parallel", 60), ("three-vms", 300), ("weights", 200)];
 
 /// Checks that the module gives the bytes of `tactus sim --json` for each scenario of the repository, and each golden trace.
 pub(crate) fn check() -> Result<Outcome> {
-    if let Err(reason) = component::target(TARGET).and_then(|()| component::node()) {
+    if let Err(reason) = programs() {
         return Ok(Outcome::Skipped(reason));
     }
     let module = build(Loader::Node)?.join(format!("{NAME}.js"));

@@ -47,6 +47,7 @@ function created(parent: HTMLElement): EditorView {
   const label = EditorView.contentAttributes.of({
     "aria-label": "Scenario. Press Escape, then Tab to leave the editor.",
     spellcheck: "false",
+    tabindex: "0",
   });
   const extensions = [
     lineNumbers(),

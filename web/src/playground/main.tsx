@@ -21,7 +21,7 @@ async function follow(): Promise<void> {
 }
 
 async function main(): Promise<void> {
-  const place = document.getElementById("playground");
+  const place = document.getElementById("playground-app");
   const parts = globalThis.tactusSimulator;
   if (!place || !parts) {
     return;

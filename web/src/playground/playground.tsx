@@ -9,6 +9,7 @@ import { Policies } from "./policies";
 import { ResultsTable } from "./results";
 import * as scenarios from "./scenarios";
 import { cancel, change, complaints, failure, inputs, progress, results, run } from "./session";
+import { time } from "./time";
 import { Timelines } from "./timelines";
 
 function Settings() {
@@ -86,9 +87,10 @@ function Share() {
 
 function Progress() {
   const fraction = progress.value;
+  const done = results.value;
+  const count = done?.runs.length ?? 0;
   return (
     <div class="progress">
-      <progress aria-label="Progress of the run" max={1} value={fraction ?? 1} />
       {fraction === null ? (
         <button type="button" onClick={() => void run()}>
           Run
@@ -97,6 +99,13 @@ function Progress() {
         <button type="button" onClick={cancel}>
           Cancel
         </button>
+      )}
+      {fraction !== null && <progress aria-label="Progress of the run" max={1} value={fraction} />}
+      {fraction === null && done && (
+        <span class="note">
+          {count} run{count === 1 ? "" : "s"} of {time(done.simulated.length_ns)} took {time(done.took_ms * 1e6, 2)}. A
+          run follows every change.
+        </span>
       )}
     </div>
   );

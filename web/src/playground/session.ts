@@ -17,6 +17,8 @@ const [WIDTH_LEAST, WIDTH_MOST] = [360, 1600];
 export interface Results {
   simulated: Simulated;
   runs: Run[];
+  /** Time that the runs took. Unit: ms. */
+  took_ms: number;
 }
 
 export const inputs = signal<Inputs>(first());
@@ -83,9 +85,10 @@ export async function run(): Promise<void> {
   const [from_ns, to_ns] = now.range ?? [0, undefined];
   const picture = { width: width.peek(), from_ns, ...(to_ns === undefined ? {} : { to_ns }) };
   await guarded(async () => {
+    const begin = performance.now();
     const simulated = await simulator.run({ ...request(now), picture }, meter(now.policies.length));
     const { runs } = JSON.parse(simulated.json) as { runs: Run[] };
-    results.value = { simulated, runs };
+    results.value = { simulated, runs, took_ms: performance.now() - begin };
     complaints.value = [];
   });
 }

@@ -45,12 +45,14 @@ const SCENARIO: &str = "parallel";
 /// Page of the playground. The scripts are files beside the page.
 const PLAYGROUND: &str = "# Playground\n\nChange the scenario or the policies: the timelines follow. The simulator runs in this page, \
     with the results of `tactus sim`.\n\n\
-    <div id=\"playground\"><p>The playground needs JavaScript and WebAssembly.</p></div>\n\
+    <div id=\"playground-app\"><p>The playground needs JavaScript and WebAssembly.</p></div>\n\
     <link rel=\"stylesheet\" href=\"playground/playground.css\">\n\
     <script src=\"playground/simulator.js\" defer></script>\n\
     <script src=\"playground/playground.js\" defer></script>\n";
 /// Style of the book beyond mdBook's own.
-const STYLE: &str = include_str!("book.css");
+const STYLE: &str = include_str!("site.css");
+/// Script of the book beyond mdBook's own.
+const SCRIPT: &str = include_str!("keyboard.js");
 
 /// A chapter of the book.
 struct Chapter {
@@ -112,7 +114,8 @@ impl Book {
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let source = folder.join("src");
         write(&folder.join("book.toml"), &configuration())?;
-        write(&folder.join("book.css"), STYLE)?;
+        write(&folder.join("site.css"), STYLE)?;
+        write(&folder.join("keyboard.js"), SCRIPT)?;
         write(&source.join("SUMMARY.md"), &self.summary())?;
         write(&source.join("playground.md"), PLAYGROUND)?;
         copy(&self.figures.join("report.html"), &source.join("papers/claims.html"))?;
@@ -255,7 +258,9 @@ default-theme = "light"
 preferred-dark-theme = "navy"
 smart-punctuation = false
 git-repository-url = "{}"
-additional-css = ["book.css"]
+additional-css = ["site.css"]
+additional-js = ["keyboard.js"]
+no-section-label = true
 input-404 = ""
 
 [output.html.print]

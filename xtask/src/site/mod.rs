@@ -47,7 +47,8 @@ pub(crate) fn run(site: &Site) -> Result<ExitCode> {
     wasm::build(Loader::Page)?;
     build(&mdbook, &figures)?;
     let page = root().join(SITE).join("index.html");
-    println!("{SITE}/index.html: {} pages", pages(&root().join(SITE))?.len());
+    let count = pages(&root().join(SITE))?.iter().filter(|(_, text)| text.is_some()).count();
+    println!("{SITE}/index.html: {count} pages");
     if site.open {
         done(Command::new("xdg-open").arg(page))?;
     }

@@ -3,9 +3,9 @@
 use crate::trace_text::TraceText;
 use input::files::Files;
 use input::knobs::KnobSetting;
-use input::problem::{Problem, Problems};
+use input::problem::{Problem, Problems, quoted};
 use report::{Report, RunDescription, Runs};
-use run::{Observers, Progress, Run};
+use run::{Choice, Observers, Progress, Run};
 use scenario::Scenario;
 use sched::time::SPAN_MAX;
 use sched::{Instant, Nanos};
@@ -77,8 +77,7 @@ pub struct Simulated {
 pub(crate) fn simulate(request: &Request, mut progressed: impl FnMut(Progress)) -> Result<Simulated, Problems> {
     let mut scenario = read(request)?;
     scenario.length = length(request, &scenario)?;
-    let knobs: Vec<KnobSetting> = request.knobs.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
-    let choices = run::choose(&scenario, &request.policies, &knobs)?;
+    let choices = choices(request, &scenario)?;
     let run = RunDescription::of(&scenario);
     let shown = request.picture.map(|drawing| drawing.part_of(&run)).transpose()?;
     let seed = request.seed.or(scenario.seed).unwrap_or(0);
@@ -137,6 +136,34 @@ impl Drawing {
     }
 }
 
+/// Returns the policies of a request with their knobs.
+fn choices(request: &Request, scenario: &Scenario) -> Result<Vec<Choice>, Problems> {
+    let settings: Vec<KnobSetting> = request.knobs.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let (own, shared): (Vec<KnobSetting>, Vec<KnobSetting>) =
+        settings.into_iter().partition(|setting| setting.name.contains('.'));
+    let mut choices = run::choose(scenario, &request.policies, &shared)?;
+    let is_run = |setting: &&KnobSetting| {
+        let policy = setting.name.split('.').next();
+        choices.iter().any(|choice| Some(choice.name()) == policy)
+    };
+    if let Some(setting) = own.iter().find(|setting| !is_run(setting)) {
+        let reason = format!("the knob {} is of a policy that does not run", quoted(&setting.name));
+        return Err(Problem::new(reason).help("add the policy, or remove the knob").into());
+    }
+    for choice in &mut choices {
+        let name = choice.name().to_string();
+        let knobs = run::policy(&name)?.knobs;
+        let is_supported = |setting: &&KnobSetting| knobs.iter().any(|knob| knob.name == setting.name);
+        let mut all: Vec<KnobSetting> = shared.iter().filter(is_supported).cloned().collect();
+        all.extend(own.iter().filter_map(|setting| {
+            let (policy, knob) = setting.name.split_once('.')?;
+            (policy == name).then(|| KnobSetting { name: knob.to_string(), ..setting.clone() })
+        }));
+        *choice = run::choose(scenario, &[name], &all)?.remove(0);
+    }
+    Ok(choices)
+}
+
 /// Returns the length of the runs of a request.
 fn length(request: &Request, scenario: &Scenario) -> Result<Nanos, Problem> {
     let length = request.length_ns.map_or(scenario.length, Nanos::ns);
@@ -191,6 +218,21 @@ mod tests {
         let short = simulate(&Request { length_ns: Some(7_000_000), ..request(&["eevdf"]) }, |_| {}).unwrap();
         assert_eq!((short.length_ns, short.pictures.len(), short.traces.len()), (7_000_000, 0, 0));
         assert!(seen >= 2);
+    }
+
+    #[test]
+    fn a_knob_is_of_one_policy_or_of_all_that_have_it() {
+        let knobs = |knobs: &[&str]| {
+            let knobs = knobs.iter().map(ToString::to_string).collect();
+            let done = simulate(&Request { knobs, ..request(&["cfs", "eevdf"]) }, |_| {});
+            let runs = done.map(|done| serde_json::from_str::<serde_json::Value>(&done.json).unwrap());
+            runs.map(|runs| [0, 1].map(|at| runs["runs"][at]["knobs"]["tick"].as_str().unwrap().to_string()))
+        };
+        assert_eq!(knobs(&["tick=2ms"]).unwrap(), ["2ms", "2ms"]);
+        assert_eq!(knobs(&["tick=2ms", "eevdf.tick=5ms"]).unwrap(), ["2ms", "5ms"]);
+        let refused = knobs(&["edf.rest=renew"]).unwrap_err();
+        assert!(refused.to_string().contains("does not run"), "{refused}");
+        assert!(knobs(&["eevdf.tack=5ms"]).unwrap_err().to_string().contains("no knob"));
     }
 
     #[test]

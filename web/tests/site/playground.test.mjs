@@ -67,6 +67,7 @@ test("a drag and keys select a part of the run, for all policies alike", async (
   const { page, errors } = await open(browser, PAGE);
   const all = await timelines(page, 3);
   const before = await shown(page);
+  await all.first().scrollIntoViewIfNeeded();
   const box = await all.first().locator(".drawing").boundingBox();
   await page.mouse.move(box.x + box.width * 0.4, box.y + 100);
   await page.mouse.down();
@@ -76,10 +77,15 @@ test("a drag and keys select a part of the run, for all policies alike", async (
   const changed = (text) => document.querySelector(".controls .note").textContent !== text;
   await page.waitForFunction(changed, before);
   const zoomed = await shown(page);
-  const ends = await all.locator(".drawing > div").evaluateAll((drawings) =>
-    drawings.map((drawing) => drawing.innerHTML.match(/times from [^<]*/)?.[0]),
+  const axes = await all.locator(".drawing > div").evaluateAll((drawings) =>
+    drawings.map((drawing) =>
+      [...drawing.querySelectorAll("text[font-size='11'][text-anchor='middle']")].map(
+        (tick) => `${tick.textContent} at ${tick.getAttribute("x")}`,
+      ),
+    ),
   );
-  assert.ok(ends[0] && ends.every((end) => end === ends[0]), `${ends}`);
+  assert.ok(axes[0].length > 2);
+  assert.deepEqual(axes, [axes[0], axes[0], axes[0]]);
   await page.locator(".timelines").focus();
   await page.keyboard.press("ArrowRight");
   await page.waitForFunction(changed, zoomed);

@@ -56,6 +56,7 @@ function created(parent: HTMLElement): EditorView {
     drawSelection(),
     bracketMatching(),
     highlightActiveLine(),
+    EditorView.lineWrapping,
     StreamLanguage.define(toml),
     syntaxHighlighting(classHighlighter),
     KEYS,

@@ -21,11 +21,11 @@ function Settings() {
   return (
     <div class="settings">
       <label class="wide">
-        Scenario
+        Example
         <select value={scenario} onChange={(event) => choose(event.currentTarget.value)}>
           {scenarios.names.map((name) => (
             <option value={name}>
-              {name}: {scenarios.title(name)}
+              {scenarios.title(name) === name ? name : `${name}: ${scenarios.title(name)}`}
             </option>
           ))}
         </select>

@@ -24,7 +24,10 @@ pub(crate) fn check() -> Result<Outcome> {
     };
     wasm::build(Loader::Page)?;
     if let Err(error) = figures(&TACTUS.build()?, &CLAIMS).and_then(|figures| build(&mdbook, &figures)) {
-        return Ok(Outcome::Failed(Failure { text: format!("{error:#}"), again: "cargo xtask site".to_string() }));
+        return Ok(Outcome::Failed(Failure {
+            text: format!("{error:#}"),
+            again: "cargo xtask site --check".to_string(),
+        }));
     }
     let mut tests = Command::new("node");
     tests.args(["--test", "--test-reporter=tap"]).args(TESTS).current_dir(root().join(PACKAGE));

@@ -10,6 +10,7 @@ mod local_links;
 use crate::component;
 use crate::program::TACTUS;
 use crate::root::{done, root};
+use crate::step::{Step, run_all};
 use crate::wasm::{self, Loader};
 use anyhow::{Context, Result, ensure};
 use book::Book;
@@ -25,12 +26,17 @@ const PACKAGE: &str = "web";
 const PLAYGROUND: &str = "target/playground";
 /// Folder of the source of the book.
 const SOURCE: &str = "target/site-src";
+/// Name of the check.
+pub(crate) const CHECK: &str = "the book and its playground in Chromium";
 /// Folder of the site.
 const SITE: &str = "target/site";
 
 /// Options of `cargo xtask site`.
 #[derive(Args, Debug)]
 pub(crate) struct Site {
+    /// Only check the site, as `cargo xtask test` does: build it with a few figures, and open it in Chromium.
+    #[arg(long, conflicts_with = "open")]
+    check: bool,
     /// Show the site in the browser.
     #[arg(long)]
     open: bool,
@@ -41,6 +47,9 @@ pub(crate) struct Site {
 
 /// Builds the site in target/site.
 pub(crate) fn run(site: &Site) -> Result<ExitCode> {
+    if site.check {
+        return run_all(&[Step::new(CHECK, check)]);
+    }
     component::node().and_then(|()| component::packages_of_web()).map_err(anyhow::Error::msg)?;
     let mdbook = component::mdbook().map_err(anyhow::Error::msg)?;
     let figures = figures(&TACTUS.build_in(&site.profile)?, &[])?;

@@ -25,7 +25,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("the experiments of the papers, a few points", lab::smoke),
         Step::new("crates without an operating system, for WebAssembly", portable::check),
         Step::new("the simulator in WebAssembly gives the bytes of the native program", wasm::check),
-        Step::new("the book and its playground in Chromium", site::check),
+        Step::new(site::CHECK, site::check),
         Step::new("documentation", documentation),
         Step::new("CITATION.cff, checked by cffconvert", citation::check),
         Step::new("comparison with SimSo", || SIMSO.check()),

@@ -4,8 +4,9 @@ use super::links::{is_external, resolved};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The page whose hashes are no anchors.
-const PLAYGROUND: &str = "playground.html";
+/// Pages whose hashes are not checked: the hash of the playground is its state, and a page of some claims also names the
+/// other claims.
+const UNCHECKED: [&str; 2] = ["playground.html", "papers/claims.html"];
 
 /// Returns the values of an attribute of all tags.
 fn values<'t>(html: &'t str, attribute: &str) -> Vec<&'t str> {
@@ -43,8 +44,8 @@ fn leads_somewhere(page: &Path, link: &str, anchors: &BTreeMap<&Path, Option<BTr
     let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
     let target = if file.is_empty() { page.to_path_buf() } else { resolved(page, file) };
     let Some(present) = anchors.get(target.as_path()) else { return false };
-    let is_state = target == Path::new(PLAYGROUND);
-    anchor.is_empty() || is_state || present.as_ref().is_none_or(|present| present.contains(anchor))
+    let is_unchecked = UNCHECKED.iter().any(|page| target == Path::new(page));
+    anchor.is_empty() || is_unchecked || present.as_ref().is_none_or(|present| present.contains(anchor))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::process::Command;
 /// Claims whose figures are drawn for the check. The figures of all claims take a minute in this profile.
 const CLAIMS: [&str; 2] = ["B1", "D3"];
 /// Tests of the site in Chromium.
-const TESTS: [&str; 2] = ["tests/site/book.test.mjs", "tests/site/playground.test.mjs"];
+const TESTS: [&str; 3] = ["tests/site/book.test.mjs", "tests/site/playground.test.mjs", "tests/site/served.test.mjs"];
 
 /// Builds the site with a few figures, and opens it in Chromium.
 pub(crate) fn check() -> Result<Outcome> {

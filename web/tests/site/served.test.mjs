@@ -47,7 +47,7 @@ test("the simulator runs under the policy of a server", async () => {
     await page.goto(`http://127.0.0.1:${server.address().port}/`);
     const used = await page.evaluate(() => globalThis.use());
     assert.ok(used.policies > 20);
-    assert.deepEqual({ ...used, policies: 0 }, { runs: 2, policies: 0, isCancelled: true, refused: "scenario.toml:1:8" });
+    assert.deepEqual({ ...used, policies: 0 }, { runs: 2, policies: 0, isCancelled: true, refused: "scenario.toml:1:1" });
     assert.deepEqual(errors, []);
   } finally {
     await browser.close();

@@ -4,7 +4,8 @@ import { Cancelled, Simulator } from "../../src/simulator/simulator";
 import { served } from "../../src/simulator/source";
 
 const simulator = new Simulator(served("/worker.js", "/tactus.wasm"));
-const scenario = (length: string) => `name = "two"\ncpus = 1\nlength = "${length}"\n\n[[task]]\nname = "a"\nworkload = "hog"\n`;
+const scenario = (length: string) =>
+  `name = "two"\ncpus = 1\nlength = "${length}"\n\n[[task]]\nname = "hog-{i}"\ncount = 2\nworkload = "hog"\n`;
 
 Object.assign(globalThis, {
   /** Returns the runs of two policies, the number of policies, and the reason of a run that a newer run cancelled. */

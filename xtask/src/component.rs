@@ -82,6 +82,14 @@ pub(crate) fn curl() -> Result<(), String> {
     debian("curl", &["curl"], || works(Command::new("curl").arg("--version")))
 }
 
+/// Installs tmux, the terminal in which the tests run `tactus top`, if it is missing.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn tmux() -> Result<(), String> {
+    debian("tmux", &["tmux"], || works(Command::new("tmux").arg("-V")))
+}
+
 /// Installs QEMU's emulator of programs for ARM64, if it is missing.
 ///
 /// # Errors

@@ -48,6 +48,18 @@ pub(crate) const LISA: Oracle = Oracle {
     variable: "TACTUS_LISA_PYTHON",
 };
 
+/// The schema of Perfetto's format, with classes that read it.
+pub(crate) const PERFETTO: Oracle = Oracle {
+    name: "Perfetto's schema",
+    environment: Environment {
+        folder: "target/perfetto-venv",
+        packages: &["perfetto==0.59.1", "protobuf==7.36.2"],
+        check: "import perfetto.protos.perfetto.trace.perfetto_trace_pb2",
+    },
+    test: "perfetto",
+    variable: "TACTUS_PERFETTO_PYTHON",
+};
+
 impl Oracle {
     /// Runs the comparison.
     pub(crate) fn check(self) -> Result<Outcome> {

@@ -38,6 +38,10 @@ pub enum Happened {
         by: String,
         /// The new desired state.
         desired: Desired,
+        /// The desired state before.
+        before: Desired,
+        /// Number of changes of the desired state, after this one: the `ETag` of the VM.
+        generation: u64,
     },
     /// The observed state of a VM has changed.
     State(State),

@@ -5,25 +5,33 @@
 //! `/openapi.json`. All times are integers with their unit in the name; all bodies are JSON.
 
 mod client;
+mod cpu;
+mod demand;
 mod desired;
 mod event;
 mod histogram;
+mod history;
 mod host;
 mod observation;
 mod problem;
+mod timeline;
 mod usage;
 mod vm;
 mod whole_number;
 
 pub use client::{Client, Error, PORT};
+pub use cpu::{Cpu, Cpus, PromisedPart};
+pub use demand::{DEMAND_MS, Demand, ThreadDemand, VmDemand};
 pub use desired::{CAP_MOST, Desired, Limit, Mechanism, Promise, WEIGHT_MOST};
 pub use event::{Event, Happened};
 pub use histogram::{BOUNDS_NS, Histogram};
+pub use history::{History, Series, TimeGrid, VmHistory};
 pub use host::{Caller, Host};
 pub use observation::{Instead, LENGTH_MS, Observation, ObservedThread, Waits};
 pub use problem::{Alternatives, Problem};
+pub use timeline::{CpuTimeline, RunThread, TIMELINE_MS, Timeline};
 pub use usage::{CpuTime, ThreadUsage, ThreadUsages, Usage, Usages};
-pub use vm::{Kind, Measured, Phase, Process, Source, State, Vm, Vms};
+pub use vm::{Kind, LiveVms, Measured, Phase, Process, Source, State, Vm, Vms};
 
 /// Media type of [`Problem`] (RFC 9457).
 pub const PROBLEM: &str = "application/problem+json";

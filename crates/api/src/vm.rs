@@ -11,6 +11,17 @@ pub struct Vms {
     pub vms: Vec<Vm>,
 }
 
+/// The VMs that have changed since the last message of a stream.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LiveVms {
+    /// Time of the message. Unit: ms since 1970-01-01 00:00 UTC.
+    pub at_ms: u64,
+    /// The VMs that have changed. In the first message of a stream: all VMs.
+    pub vms: Vec<Vm>,
+    /// Ids of the VMs that neither run nor have a desired state any more.
+    pub gone: Vec<String>,
+}
+
 /// A virtual machine, or a process that is treated like one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Vm {

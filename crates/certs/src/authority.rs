@@ -1,5 +1,6 @@
 //! [`Authority`]: signs and revokes the certificates of a service and its clients.
 
+use crate::browser;
 use crate::error::Error;
 use crate::files::{self, content};
 use crate::holder::{Holder, Role};
@@ -77,7 +78,7 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key).map_err(failed)?.pem();
-        files::write(&directory.join(files::AUTHORITY_KEY), &key.serialize_pem())?;
+        files::write(&directory.join(files::AUTHORITY_KEY), key.serialize_pem())?;
         files::write(&directory.join(files::AUTHORITY), &certificate)?;
         let authority = Authority::open(directory)?;
         authority.write_revoked(Vec::new())?;
@@ -112,16 +113,17 @@ impl Authority {
     }
 
     /// Makes a certificate for the client `name`, valid for `days`, and writes what the client needs into the directory `to`.
+    /// Returns the certificate, and the password of the file for browsers.
     ///
     /// # Errors
     /// The name is none, a client of this name has a valid certificate, or a file exists already or cannot be written.
-    pub fn issue(&self, name: &str, role: Role, days: u32, to: &Path) -> Result<Issued, Error> {
+    pub fn issue(&self, name: &str, role: Role, days: u32, to: &Path) -> Result<(Issued, String), Error> {
         let copy = self.copy_of(name)?;
         let _lock = files::lock(&self.directory)?;
         if self.issued_in(&copy)?.iter().any(Issued::is_valid) {
             return Err(Error::HasOne(name.to_string()));
         }
-        for file in [files::CLIENT, files::CLIENT_KEY] {
+        for file in [files::CLIENT, files::CLIENT_KEY, files::CLIENT_BROWSER] {
             let path = to.join(file);
             if path.exists() {
                 return Err(Error::Exists(path));
@@ -131,15 +133,17 @@ impl Authority {
         params.distinguished_name = subject(name, Some(role));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let (certificate, key) = self.signed(params)?;
+        let (for_browsers, password) = browser::pkcs12(name, [&certificate, &self.certificate], &key)?;
         files::make_directory(to)?;
         // The copy comes first: what exists can be revoked.
         let earlier = if copy.exists() { files::read(&copy)? } else { String::new() };
         files::write(&copy, &(earlier + &certificate))?;
         files::write(&to.join(files::AUTHORITY), &self.certificate)?;
         files::write(&to.join(files::CLIENT_KEY), &key)?;
+        files::write(&to.join(files::CLIENT_BROWSER), for_browsers)?;
         files::write(&to.join(files::CLIENT), &certificate)?;
         let missing = || content(&copy, "it has no certificate");
-        self.issued_in(&copy)?.pop().ok_or_else(missing)
+        Ok((self.issued_in(&copy)?.pop().ok_or_else(missing)?, password))
     }
 
     /// Revokes all certificates of the client `name`. The service refuses them for new connections. Returns their number.

@@ -16,6 +16,7 @@ pub(crate) const REVOKED: &str = "revoked.pem";
 pub(crate) const ISSUED: &str = "issued";
 pub(crate) const CLIENT: &str = "client.pem";
 pub(crate) const CLIENT_KEY: &str = "client.key";
+pub(crate) const CLIENT_BROWSER: &str = "client.p12";
 
 /// Permissions of a private key, and of everything else.
 const PRIVATE: u32 = 0o600;
@@ -33,14 +34,14 @@ pub(crate) fn lock(directory: &Path) -> Result<File, Error> {
     locked.map_err(|error| Error::File { action: "lock", path: directory.to_path_buf(), error })
 }
 
-/// Replaces a file as a whole. A name that ends in `.key` is a private key.
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
-    let mode = if path.extension().is_some_and(|it| it == "key") { PRIVATE } else { PUBLIC };
+/// Replaces a file as a whole. A name that ends in `.key` or `.p12` is a private key.
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
+    let mode = if path.extension().is_some_and(|it| it == "key" || it == "p12") { PRIVATE } else { PUBLIC };
     let beside = PathBuf::from(format!("{}.new", path.display()));
     let written = (|| {
         remove(&beside)?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(content.as_ref())?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
         File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()

@@ -18,6 +18,7 @@
 //! another machine.
 
 mod authority;
+mod browser;
 mod error;
 mod files;
 mod holder;

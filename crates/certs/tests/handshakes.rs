@@ -29,7 +29,7 @@ impl Scene {
     }
 
     fn issue(&self, name: &str, role: Role) -> Result<certs::Issued, Error> {
-        self.authority.issue(name, role, 30, &self.path(name))
+        self.authority.issue(name, role, 30, &self.path(name)).map(|(issued, _)| issued)
     }
 
     fn service(&self) -> ServerTls {
@@ -120,7 +120,7 @@ fn a_revoked_certificate_is_refused_without_a_restart() {
     assert!(revoked.contains("Revoked"), "{revoked}");
     connect(&service, &scene.path("bob"), "host.example").unwrap();
     // A new certificate of the same client is another one.
-    let issued = scene.authority.issue("alice", Role::View, 30, &scene.path("alice-again")).unwrap();
+    let (issued, _) = scene.authority.issue("alice", Role::View, 30, &scene.path("alice-again")).unwrap();
     assert_eq!(connect(&service, &scene.path("alice-again"), "host.example").unwrap(), issued.holder);
     let states: Vec<_> = scene.authority.issued().unwrap().iter().map(|it| it.is_revoked).collect();
     assert_eq!(states, [true, false, false]);

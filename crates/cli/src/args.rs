@@ -2,7 +2,9 @@
 
 use crate::certs_args::Certs;
 use crate::raising::Raising;
-use crate::service_args::{Events, List, Named, Observe, SERVICE_EXIT_CODES, SchedInfo, Serve, Set, Show, Top};
+use crate::service_args::{
+    Events, List, Named, Observe, PageArgs, SERVICE_EXIT_CODES, SchedInfo, Serve, Set, Show, Top,
+};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -93,10 +95,16 @@ pub(crate) enum Command {
     /// Follow the events of the service: VMs that appear and end, changes, and promises that stop being kept
     #[command(after_help = SERVICE_EXIT_CODES)]
     Events(Events),
+    /// Show the VMs of the service in a browser on this host, and change what is promised to them
+    #[command(after_help = SERVICE_EXIT_CODES)]
+    Page(PageArgs),
     /// Make and revoke the certificates with which clients on other hosts reach the service
     #[command(after_help = EXIT_CODES)]
     Certs(Certs),
-    /// Show what the VMs of the service use, wait for and miss, as it changes
+    /// Show what the VMs of the service are promised, receive, use and miss, as it changes, and change it by keys
+    ///
+    /// On a terminal, the key `?` shows the keys: among them are Enter to edit the selected VM, Space to mark several, p to pause, d to
+    /// end a promise, u to undo, and q to end.
     #[command(after_help = SERVICE_EXIT_CODES)]
     Top(Top),
     /// Give everything back: end the daemon, if it still lives, and restore all threads that it has changed
@@ -238,7 +246,7 @@ pub(crate) struct Output {
     /// Print the result as JSON (docs/report.md)
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Write all events to FILE: .txt as text, .json for Perfetto and chrome://tracing
+    /// Write all events to FILE: .txt as text, .pftrace for Perfetto, .json for chrome://tracing
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) trace: Option<PathBuf>,
     /// Draw the schedule to FILE

@@ -50,11 +50,12 @@ fn init(args: &ForService) -> Result<(), Failure> {
 
 fn issue(args: &Issue) -> Result<(), Failure> {
     let to = args.out.as_deref().unwrap_or(Path::new(&args.name));
-    let issued = Authority::open(&args.at.certs)?.issue(&args.name, args.role, args.days, to)?;
+    let (issued, password) = Authority::open(&args.at.certs)?.issue(&args.name, args.role, args.days, to)?;
     let (name, role, until) = (&issued.holder.name, issued.holder.role, issued.until);
     let text = format!(
         "a certificate for {name} with the role {role}, valid until {until}, is in {}\n\
-         copy this directory to the client, and use it with --certs\n",
+         copy this directory to the client, and use it with --certs\n\
+         browsers import client.p12, with the password {password}\n",
         to.display()
     );
     Ok(output::print(&text)?)

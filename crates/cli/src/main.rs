@@ -108,6 +108,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Events(args)) => service::events(&args)?,
         Some(Command::Schedinfo(args)) => service::schedinfo(&args)?,
         Some(Command::Top(args)) => service::top(&args)?,
+        Some(Command::Page(args)) => service::page(&args)?,
         Some(Command::Certs(args)) => certs::run(&args)?,
         Some(Command::Release(args)) => release::run(&args)?,
         Some(Command::Guardian { .. } | Command::Core(_)) => {

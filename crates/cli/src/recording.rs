@@ -3,14 +3,14 @@
 use crate::failure::Failure;
 use crate::output::Draft;
 use crate::picture;
-use crate::record::{TraceFile, Watch};
+use crate::record::{Form, TraceFile, Watch};
 use crate::window::{Window, cells};
 use crate::world::{self, WorldTraceFile};
 use anyhow::Context;
 use scenario::Scenario;
-use sched::Instant;
+use sched::{EntityId, Instant};
 use std::path::Path;
-use trace::{Event, MachineId, Sink, Timeline, WorldHeader, WorldSink, WorldTimeline, WorldWatch};
+use trace::{Account, Event, MachineId, Sink, Timeline, WorldHeader, WorldSink, WorldTimeline, WorldWatch};
 
 /// The recorded schedule within the window.
 pub(crate) enum Recording {
@@ -65,7 +65,7 @@ pub(crate) enum Writing {
 impl Writing {
     pub(crate) fn create(path: &Path, header: &WorldHeader) -> Result<Writing, Failure> {
         Ok(match header.machines.as_slice() {
-            [alone] => Writing::One(TraceFile::create(path, &alone.header)?),
+            [alone] if Form::of(path)? != Form::Perfetto => Writing::One(TraceFile::create(path, &alone.header)?),
             _ => Writing::World(WorldTraceFile::create(path, header)?),
         })
     }
@@ -84,6 +84,19 @@ impl WorldSink for Writing {
         match self {
             Writing::One(file) => file.record(at, event),
             Writing::World(file) => file.record(machine, at, event),
+        }
+    }
+
+    fn reads_accounts(&self) -> bool {
+        match self {
+            Writing::One(_) => false,
+            Writing::World(file) => file.reads_accounts(),
+        }
+    }
+
+    fn account(&mut self, machine: MachineId, at: Instant, entity: EntityId, account: &Account) {
+        if let Writing::World(file) = self {
+            file.account(machine, at, entity, account);
         }
     }
 }

@@ -194,11 +194,24 @@ pub(crate) struct Events {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct PageArgs {
+    /// Socket of the service; by default tactus.sock in $XDG_RUNTIME_DIR if it exists, or else /run/tactus.sock
+    #[arg(long, value_name = "SOCKET", env = "TACTUS_SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+    /// TCP port on 127.0.0.1; by default a free one
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    pub(crate) port: u16,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Top {
     /// Time between two readings: 500ms, 2s
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     pub(crate) interval: String,
-    /// Print this number of tables and end; by default on a terminal, show one table until q or Ctrl-C
+    /// Print one table or, with --json, one line, and end
+    #[arg(long, conflicts_with = "count")]
+    pub(crate) once: bool,
+    /// Print this number of tables and end; by default on a terminal, show the VMs until q or Ctrl-C
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Order of the VMs

@@ -193,7 +193,7 @@ fn next(plan: &Plan, args: &Sim) -> String {
         ideas.push("--svg FILE for a picture".to_string());
     }
     if args.output.trace.is_none() {
-        ideas.push("--trace FILE.json for Perfetto".to_string());
+        ideas.push("--trace FILE.pftrace for Perfetto".to_string());
     }
     if ideas.is_empty() {
         String::new()

@@ -6,13 +6,16 @@ use crate::picture::{ALONE, BESIDE};
 use crate::record::{Form, begin};
 use crate::window::Window;
 use anyhow::Context;
-use sched::Instant;
+use sched::{EntityId, Instant};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use trace::gantt::{Gantt, Glyphs};
 use trace::svg::{Picture, worlds_side_by_side};
-use trace::{Event, MachineId, WorldChromeWriter, WorldHeader, WorldSink, WorldTextWriter, WorldTimeline};
+use trace::{
+    Account, Event, MachineId, PerfettoWriter, WorldChromeWriter, WorldHeader, WorldSink, WorldTextWriter,
+    WorldTimeline,
+};
 
 /// The trace of a world under construction.
 pub(crate) struct WorldTraceFile {
@@ -23,6 +26,7 @@ pub(crate) struct WorldTraceFile {
 enum WorldWriter {
     Text(WorldTextWriter<File>),
     Chrome(Box<WorldChromeWriter<File>>),
+    Perfetto(Box<PerfettoWriter<File>>),
 }
 
 impl WorldTraceFile {
@@ -31,6 +35,7 @@ impl WorldTraceFile {
         let writer = match form {
             Form::Text => WorldWriter::Text(WorldTextWriter::new(file, header)),
             Form::Chrome => WorldWriter::Chrome(Box::new(WorldChromeWriter::new(file, header))),
+            Form::Perfetto => WorldWriter::Perfetto(Box::new(PerfettoWriter::new(file, header))),
         };
         Ok(WorldTraceFile { draft, writer })
     }
@@ -40,6 +45,7 @@ impl WorldTraceFile {
         let outcome = match self.writer {
             WorldWriter::Text(writer) => writer.finish(),
             WorldWriter::Chrome(writer) => writer.finish(),
+            WorldWriter::Perfetto(writer) => writer.finish(),
         };
         outcome.context("cannot write the trace")?;
         Ok(self.draft)
@@ -51,6 +57,17 @@ impl WorldSink for WorldTraceFile {
         match &mut self.writer {
             WorldWriter::Text(writer) => writer.record(machine, at, event),
             WorldWriter::Chrome(writer) => writer.record(machine, at, event),
+            WorldWriter::Perfetto(writer) => writer.record(machine, at, event),
+        }
+    }
+
+    fn reads_accounts(&self) -> bool {
+        matches!(self.writer, WorldWriter::Perfetto(_))
+    }
+
+    fn account(&mut self, machine: MachineId, at: Instant, entity: EntityId, account: &Account) {
+        if let WorldWriter::Perfetto(writer) = &mut self.writer {
+            writer.account(machine, at, entity, account);
         }
     }
 }
@@ -138,6 +155,12 @@ mod tests {
             let text = std::fs::read_to_string(&path).expect("it is there");
             assert!(text.starts_with(begin) && text.ends_with('\n'), "{text}");
         }
+        let path = folder.join("a.pftrace");
+        let Ok(mut file) = WorldTraceFile::create(&path, &header()) else { panic!("it can be written") };
+        send_events(&mut file);
+        file.finish().and_then(Draft::keep).expect("it was written");
+        let bytes = std::fs::read(&path).expect("it is there");
+        assert!(bytes[0] == 1 << 3 | 2 && bytes.windows(9).any(|part| part == b"host: ent"), "{bytes:?}");
         assert!(WorldTraceFile::create(&folder.join("a.xml"), &header()).is_err());
         std::fs::remove_dir_all(&folder).expect("it is ours");
     }

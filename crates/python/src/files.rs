@@ -10,15 +10,17 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use tempfile::NamedTempFile;
-use trace::{ChromeWriter, FtraceWriter, TextWriter, WorldChromeWriter, WorldTextWriter};
+use trace::{ChromeWriter, FtraceWriter, PerfettoWriter, TextWriter, WorldChromeWriter, WorldTextWriter};
 
 /// The format of a trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Text with all events.
     Text,
-    /// JSON for Perfetto.
+    /// JSON for chrome://tracing and Perfetto.
     Chrome,
+    /// Perfetto's native format.
+    Perfetto,
     /// Context switches and wake-ups of the first host, as ftrace prints them.
     Ftrace,
 }
@@ -29,9 +31,14 @@ impl Format {
         match path.extension().and_then(|end| end.to_str()) {
             Some("txt") => Ok(Format::Text),
             Some("json") => Ok(Format::Chrome),
+            Some("pftrace") => Ok(Format::Perfetto),
             _ => {
                 let reason = format!("`{}` does not name a format of traces", path.display());
-                Err(wrong(py, reason, "use a name that ends in .txt (text) or .json (Perfetto)"))
+                Err(wrong(
+                    py,
+                    reason,
+                    "use a name that ends in .txt (text), .pftrace (Perfetto) or .json (chrome://tracing)",
+                ))
             }
         }
     }
@@ -82,6 +89,11 @@ fn record(
         }
         Format::Chrome => {
             let mut writer = WorldChromeWriter::new(file, &header);
+            run.play_while(Observers::none().world(&mut writer), goes_on)?;
+            writer.finish().map(drop)
+        }
+        Format::Perfetto => {
+            let mut writer = PerfettoWriter::new(file, &header);
             run.play_while(Observers::none().world(&mut writer), goes_on)?;
             writer.finish().map(drop)
         }

@@ -171,8 +171,9 @@ class Result:
         """
 
     def write_trace(self, path: str | PathLike[str]) -> None:
-        """Write all events, as text (``.txt``) or for Perfetto (``.json``), as ``tactus sim --trace`` does.
+        """Write all events as ``tactus sim --trace`` does.
 
+        The extension selects the format: text (``.txt``), Perfetto (``.pftrace``) or chrome://tracing (``.json``).
         Repeats the run. Raises :class:`InputError` for another extension, and ``OSError`` if the file cannot be written.
         """
 

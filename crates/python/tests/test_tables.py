@@ -104,6 +104,7 @@ def test_traces_are_the_golden_traces(root: Path, tmp_path: Path, name: str) -> 
 def test_a_trace_has_the_format_of_its_name(root: Path, tmp_path: Path) -> None:
     result = ts.run(scenario(root), "edf")
     result.write_trace(tmp_path / "trace.json")
+    result.write_trace(tmp_path / "trace.pftrace")
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     with pytest.raises(ts.InputError, match="does not name a format"):
         result.write_trace(tmp_path / "trace.perfetto")

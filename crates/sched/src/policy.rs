@@ -108,6 +108,12 @@ pub trait Policy: Send {
         None
     }
 
+    /// Returns the credit of `e` as of the last charge: the balance from which the policy subtracts CPU time, in the unit
+    /// of the policy. Below zero after an overrun. `None`: the policy has no credits.
+    fn credit(&self, _e: EntityId) -> Option<i64> {
+        None
+    }
+
     /// Passes the policy's state of `e` to `show` as named whole numbers, for tables and tests.
     fn inspect(&self, _e: EntityId, _show: &mut dyn FnMut(&'static str, i64)) {}
 }

@@ -2,14 +2,14 @@
 
 mod account;
 
+use crate::host_switches::HostSwitches;
+use crate::thread_names::ThreadNames;
 use crate::usage::{VmThread, threads_of};
 use account::{Account, Observed};
 use api::{Instead, Measured, Observation, ObservedThread, Process, Waits};
 use sched::{EntityId, Nanos};
 use std::collections::BTreeMap;
 use sys::cgroup::{Hierarchy, Version};
-use sys::switches::{Record, Switch, Switches};
-use sys::thread::Thread;
 use sys::{clock, cpus};
 
 /// Interval between two readings of the records. The buffer of a CPU has room for about a thousand switches.
@@ -58,7 +58,7 @@ pub(crate) fn observe(process: Process, vcpus: &[u32], length: Nanos) -> Observa
         promise: Vec::new(),
         throttled_ns: since(throttled, self::throttled(process)),
         stolen_ns: since(stolen, self::stolen()),
-        lost: recorder.as_ref().map_or(0, |recorder| recorder.lost),
+        lost: recorder.as_ref().map_or(0, |recorder| recorder.switches.lost),
         threads: observed(threads, recorder.map(|recorder| recorder.account)),
         unrecorded,
     }
@@ -66,42 +66,28 @@ pub(crate) fn observe(process: Process, vcpus: &[u32], length: Nanos) -> Observa
 
 /// Returns what the threads did since the start of the observation.
 fn observed(threads: Vec<VmThread>, mut account: Option<Account>) -> Vec<ObservedThread> {
-    let mut names = Names::default();
+    let mut names = ThreadNames::default();
     let each = |thread: VmThread| {
         let observed = account.as_mut().and_then(|account| account.remove(thread.tid()));
         ObservedThread {
             usage: thread.into_usage(),
             waits: observed.as_ref().map(waits),
-            instead: observed.map(|observed| names.longest(&observed.instead)).unwrap_or_default(),
+            instead: observed.map(|observed| longest(&observed.instead, &mut names)).unwrap_or_default(),
         }
     };
     threads.into_iter().map(each).collect()
 }
 
-/// The names of threads, each read once.
-#[derive(Debug, Default)]
-struct Names(BTreeMap<u32, Option<(String, u32)>>);
-
-impl Names {
-    /// Returns the threads that ran longest, with their names.
-    fn longest(&mut self, instead: &BTreeMap<u32, Nanos>) -> Vec<Instead> {
-        let mut all: Vec<(u32, Nanos)> = instead.iter().map(|(tid, ran)| (*tid, *ran)).collect();
-        all.sort_by_key(|&(tid, ran)| (std::cmp::Reverse(ran), tid));
-        all.truncate(INSTEAD_MOST);
-        let named = |(tid, ran): (u32, Nanos)| {
-            let (name, pid) = self.of(tid).unzip();
-            Instead { tid, name, pid, ran_ns: ran.as_ns() }
-        };
-        all.into_iter().map(named).collect()
-    }
-
-    fn of(&mut self, tid: u32) -> Option<(String, u32)> {
-        let read = || {
-            let thread = Thread::open(tid).ok()?;
-            Some((thread.status().ok()?.name, thread.process().ok()?))
-        };
-        self.0.entry(tid).or_insert_with(|| if tid == 0 { None } else { read() }).clone()
-    }
+/// Returns the threads that ran longest, with their names.
+fn longest(instead: &BTreeMap<u32, Nanos>, names: &mut ThreadNames) -> Vec<Instead> {
+    let mut all: Vec<(u32, Nanos)> = instead.iter().map(|(tid, ran)| (*tid, *ran)).collect();
+    all.sort_by_key(|&(tid, ran)| (std::cmp::Reverse(ran), tid));
+    all.truncate(INSTEAD_MOST);
+    let named = |(tid, ran): (u32, Nanos)| {
+        let (name, pid) = names.of(tid).unzip();
+        Instead { tid, name, pid, ran_ns: ran.as_ns() }
+    };
+    all.into_iter().map(named).collect()
 }
 
 fn waits(observed: &Observed) -> Waits {
@@ -115,47 +101,29 @@ fn waits(observed: &Observed) -> Waits {
     }
 }
 
-/// The records of the context switches on all CPUs.
+/// The context switches of all CPUs, and what the observed threads did according to them.
 #[derive(Debug)]
 struct Recorder {
-    switches: Vec<Switches>,
+    switches: HostSwitches,
     account: Account,
-    /// Records that were read, later than the last reading of all CPUs.
-    later: Vec<Switch>,
-    lost: u64,
 }
 
 impl Recorder {
     /// Records the switches from now on. The waits that the kernel has counted so far do not count.
     fn new(threads: &[VmThread]) -> sys::Result<Recorder> {
-        let switches = cpus::online()?.iter().map(Switches::on_cpu).collect::<sys::Result<Vec<Switches>>>()?;
+        let switches = HostSwitches::record()?;
         let mut account = Account::default();
         for thread in threads {
             if let Some(waited) = thread.waited() {
                 account.add(thread.tid(), waited);
             }
         }
-        Ok(Recorder { switches, account, later: Vec::new(), lost: 0 })
+        Ok(Recorder { switches, account })
     }
 
     /// Reads the new records.
     fn read(&mut self, threads: &[VmThread]) {
-        // Later records of a CPU that is read first would precede earlier ones of the others.
-        let until = clock::now();
-        for of_cpu in &mut self.switches {
-            while let Some(record) = of_cpu.next_record() {
-                match record {
-                    Record::Switch(switch) => self.later.push(switch),
-                    Record::Lost(count) => self.lost += count,
-                }
-            }
-        }
-        // A CPU's records at one instant stay in their order.
-        self.later.sort_by_key(|switch| switch.at);
-        let present = self.later.partition_point(|switch| switch.at <= until);
-        for switch in self.later.drain(..present) {
-            self.account.switch(switch);
-        }
+        self.switches.read(|switch| self.account.switch(switch));
         for thread in threads {
             if let Some(waited) = thread.waited() {
                 self.account.waited(thread.tid(), waited);

@@ -13,7 +13,8 @@ use crate::carried::{Carried, Wanted};
 use crate::complaint::complain;
 use crate::core_link::CoreLink;
 use crate::enforced::Enforced;
-use crate::events::Events;
+use crate::events::{Events, now_ms};
+use crate::history::Recorded;
 use crate::inventory::{Change, Found, Inventory};
 use crate::monitors::Monitors;
 use crate::standing::{RETRY, Standing};
@@ -50,6 +51,7 @@ pub(crate) struct Reconciler {
     has_changed: bool,
     /// Instant of the next reading of the news of the core.
     next_news: Instant,
+    recorded: Recorded,
     /// Part of a CPU that all VMs of a user other than root may be promised together, if the user sets it. Unit: percent.
     user_quota: u32,
 }
@@ -79,6 +81,7 @@ impl Reconciler {
             has_room: false,
             has_changed: true,
             next_news: Instant::ZERO,
+            recorded: Recorded::default(),
             user_quota,
         };
         reconciler.restore_processes();
@@ -118,6 +121,8 @@ impl Reconciler {
             let has_promises = self.standings.values().any(|standing| standing.enforced.request().is_some());
             self.next_news = now.saturating_add(if has_promises { Nanos::ZERO } else { NEWS_IDLE });
         }
+        let promised = self.standings.iter().filter(|(_, standing)| standing.enforced.request().is_some());
+        self.recorded.record(now_ms(), promised.map(|(id, standing)| (id, &standing.measured)));
         self.retry_refused(now);
         if let Err(error) = self.audit.sync() {
             complain(&format!("cannot write the audit log: {error}"));
@@ -161,7 +166,8 @@ impl Reconciler {
             let Wanted { desired, source, .. } = self.wanted(&id);
             if desired != before.desired {
                 let by = source.map_or("nothing", Source::word).to_string();
-                self.events.push(Some(&id), Happened::Changed { by, desired });
+                let generation = self.store.get(&id).map_or(0, |record| record.generation);
+                self.events.push(Some(&id), Happened::Changed { by, desired, before: before.desired, generation });
                 self.enforce(&id);
                 // A smaller promise leaves room for others.
                 self.has_room = true;
@@ -293,6 +299,7 @@ impl Reconciler {
     /// Reports the states that have changed.
     fn report_states(&mut self) {
         let states: BTreeMap<String, State> = self.ids().into_iter().map(|id| (id.clone(), self.state(&id))).collect();
+        self.reported.keys().filter(|id| !states.contains_key(*id)).for_each(|id| self.recorded.forget(id));
         for (id, state) in &states {
             if self.reported.get(id) != Some(state) {
                 self.events.push(Some(id), Happened::State(state.clone()));

@@ -2,7 +2,7 @@
 
 use crate::observation::PerCpu;
 use crate::reconciler::{ChangeRequest, Reconciler};
-use api::{Host, Problem, Vm};
+use api::{Cpus, History, Host, Problem, Vm};
 use sched::Nanos;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -24,6 +24,9 @@ pub(crate) enum Ask {
     Host(oneshot::Sender<Host>),
     List(oneshot::Sender<Vec<Vm>>),
     Show(String, oneshot::Sender<Result<Vm, Problem>>),
+    Cpus(oneshot::Sender<Cpus>),
+    /// The measurements since a time in ms.
+    History(u64, oneshot::Sender<History>),
     /// The measurements of the promise to the VM with an id, for each of its CPUs.
     PerCpu(String, oneshot::Sender<PerCpu>),
     Set(Box<ChangeRequest>, oneshot::Sender<Result<Vm, Problem>>),
@@ -113,6 +116,8 @@ fn answer(reconciler: &mut Reconciler, ask: Ask, waiting: &Receiver<Ask>) -> Opt
         Ask::Host(reply) => drop(reply.send(reconciler.host())),
         Ask::List(reply) => drop(reply.send(reconciler.list())),
         Ask::Show(vm, reply) => drop(reply.send(reconciler.show(&vm))),
+        Ask::Cpus(reply) => drop(reply.send(reconciler.cpus())),
+        Ask::History(since_ms, reply) => drop(reply.send(reconciler.history(since_ms))),
         Ask::PerCpu(id, reply) => drop(reply.send(reconciler.per_cpu(&id))),
         Ask::Set(request, reply) => return change(reconciler, (*request, reply), waiting),
         Ask::WouldSet(request, reply) => drop(reply.send(reconciler.would_set(&request))),

@@ -1,29 +1,34 @@
 //! The REST interface: paths, replies and the OpenAPI description.
 
 use crate::caller::Caller;
-use crate::events::{After, Events, now_ms};
+use crate::demand;
+use crate::events::Events;
+use crate::live::{self, Reader};
 use crate::metrics;
 use crate::observation;
 use crate::reconciler::ChangeRequest;
 use crate::requests::{Ask, Requests};
+use crate::timeline;
 use crate::usage;
 use api::{
-    Desired, Event, Happened, Host, KEY, LENGTH_MS, Observation, PROBLEM, Problem, ThreadUsages, Usages, Vm, Vms, WHY,
+    Cpus, DEMAND_MS, Demand, Desired, Event, History, Host, KEY, LENGTH_MS, LiveVms, Observation, PROBLEM, Problem,
+    TIMELINE_MS, ThreadUsages, Timeline, Usages, Vm, Vms, WHY,
 };
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Path, Query, Request, State};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::sse::{self, KeepAlive, Sse};
+use axum::middleware::from_fn;
+use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode;
 use sched::Nanos;
 use serde::Deserialize;
-use std::convert::Infallible;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::OpenApi;
@@ -45,26 +50,33 @@ const WAITING_MOST: usize = 64;
 
 /// Number of observations at a time: each has a thread, and a buffer for each CPU.
 const OBSERVATIONS_MOST: usize = 4;
+/// Number of live streams at a time: each reads all VMs in every interval.
+const LIVE_MOST: usize = 16;
+/// Range of the interval of a live stream. Unit: ms.
+const LIVE_MS: RangeInclusive<u64> = 100..=10_000;
 
 /// What every request needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     requests: Requests,
     events: Arc<Events>,
-    /// Limits the number of observations at a time.
+    /// Limits the number of observations and timelines at a time.
     observing: Arc<Semaphore>,
+    /// Limits the number of live streams at a time.
+    following: Arc<Semaphore>,
 }
 
 impl Shared {
     pub(crate) fn new(requests: Requests, events: Arc<Events>) -> Shared {
-        Shared { requests, events, observing: Arc::new(Semaphore::new(OBSERVATIONS_MOST)) }
+        let [observing, following] = [OBSERVATIONS_MOST, LIVE_MOST].map(|most| Arc::new(Semaphore::new(most)));
+        Shared { requests, events, observing, following }
     }
 }
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Tactus", description = "CPU time for virtual machines: promises, shares and their state"),
-    components(schemas(Event, Problem))
+    components(schemas(Event, LiveVms, Problem))
 )]
 struct Description;
 
@@ -79,15 +91,22 @@ pub(crate) fn router(shared: Shared) -> axum::Router {
         .routes(routes!(usage_of_threads))
         .routes(routes!(observation))
         .routes(routes!(set, unset))
+        .routes(routes!(cpus))
+        .routes(routes!(timeline))
+        .routes(routes!(demand))
+        .routes(routes!(history))
+        .routes(routes!(live))
         .routes(routes!(events))
         .routes(routes!(metrics))
         .split_for_parts();
     let description = Arc::new(description);
     router
         .route("/openapi.json", axum::routing::get(move || async move { Json((*description).clone()) }))
+        .merge(page::assets::router())
         .fallback(missing)
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MOST))
+        .layer(from_fn(page::origin::same_origin))
         .with_state(shared)
 }
 
@@ -207,19 +226,11 @@ async fn observation(
     Path(vm): Path<String>,
     how: Result<Query<Observe>, QueryRejection>,
 ) -> Result<Json<Observation>, Refused> {
-    let (least, most) = (LENGTH_MS.start(), LENGTH_MS.end());
-    let remedy = format!("use `?length_ms=` with {least} to {most}");
-    let wrong = |why: String| Problem::new(400, "Bad Request", why, remedy);
-    let length = match how {
-        Err(rejection) => return Err(wrong(rejection.body_text()).into()),
-        Ok(Query(how)) if LENGTH_MS.contains(&how.length_ms) => Nanos::ms(how.length_ms),
-        Ok(_) => return Err(wrong(format!("a VM is observed for {least} to {most} ms")).into()),
-    };
+    let length = Nanos::ms(within(how.map(|Query(how)| how.length_ms), &LENGTH_MS, "length_ms")?);
     let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
     let absent = || Problem::new(409, "Conflict", format!("{} does not run", vm.name), "start it");
     let process = vm.process.ok_or_else(absent)?;
-    let busy = |_| Problem::new(503, "Service Unavailable", "too many clients observe VMs", "repeat the request later");
-    let permit = shared.observing.clone().try_acquire_owned().map_err(busy)?;
+    let permit = room(&shared.observing, "too many clients observe VMs")?;
     let before = shared.requests.ask(|reply| Ask::PerCpu(vm.id.clone(), reply)).await?;
     let vcpus = vm.vcpus.clone();
     let observe = move || {
@@ -232,10 +243,154 @@ async fn observation(
     Ok(Json(observed))
 }
 
+/// Returns the right to an activity whose number is limited.
+fn room(limit: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Problem> {
+    let busy = |_| Problem::new(503, "Service Unavailable", what, "repeat the request later");
+    Arc::clone(limit).try_acquire_owned().map_err(busy)
+}
+
+/// The CPUs of the host, and what is promised of each
+#[utoipa::path(get, path = "/v1/cpus", responses((status = 200, body = Cpus),
+    (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn cpus(State(shared): State<Shared>) -> Result<Json<Cpus>, Refused> {
+    Ok(Json(shared.requests.ask(Ask::Cpus).await?))
+}
+
 /// Reads from /proc on another thread, because many VMs take long.
 async fn read<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Result<Json<T>, Refused> {
     let failed = |_| Problem::new(500, "Internal Server Error", "a reading has failed", "report this");
     Ok(Json(tokio::task::spawn_blocking(read).await.map_err(failed)?))
+}
+
+/// How a timeline is recorded.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    /// Length of the timeline. Unit: ms.
+    #[serde(default = "fifth")]
+    length_ms: u64,
+}
+
+fn fifth() -> u64 {
+    200
+}
+
+/// Which thread runs on each CPU for some time
+///
+/// The reply comes after this time. The context switches of the host are recorded meanwhile, which needs CAP_PERFMON.
+#[utoipa::path(get, path = "/v1/timeline", params(("length_ms" = Option<u64>, Query, minimum = 20, maximum = 1_000)),
+    responses((status = 200, body = Timeline), (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 500, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn timeline(
+    State(shared): State<Shared>,
+    how: Result<Query<Record>, QueryRejection>,
+) -> Result<Json<Timeline>, Refused> {
+    let length = within(how.map(|Query(how)| how.length_ms), &TIMELINE_MS, "length_ms")?;
+    let permit = room(&shared.observing, "too many clients observe VMs")?;
+    let vms = shared.requests.ask(Ask::List).await?;
+    let record = move || {
+        let _permit = permit;
+        timeline::record(&vms, Nanos::ms(length))
+    };
+    read(record).await
+}
+
+/// How the demand is observed.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct ObserveDemand {
+    /// Length of the observation. Unit: ms.
+    #[serde(default = "second")]
+    length_ms: u64,
+}
+
+/// The bursts of the threads of all VMs
+///
+/// The reply comes after the requested time. The context switches of the host are recorded meanwhile, which needs CAP_PERFMON.
+#[utoipa::path(get, path = "/v1/demand", params(("length_ms" = Option<u64>, Query, minimum = 100, maximum = 10_000)),
+    responses((status = 200, body = Demand), (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 500, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn demand(
+    State(shared): State<Shared>,
+    how: Result<Query<ObserveDemand>, QueryRejection>,
+) -> Result<Json<Demand>, Refused> {
+    let length = within(how.map(|Query(how)| how.length_ms), &DEMAND_MS, "length_ms")?;
+    let permit = room(&shared.observing, "too many clients observe VMs")?;
+    let vms = shared.requests.ask(Ask::List).await?;
+    let observe = move || {
+        let _permit = permit;
+        demand::observe(&vms, Nanos::ms(length))
+    };
+    read(observe).await
+}
+
+/// Returns the number of milliseconds in the parameter `name` of a query.
+fn within(ms: Result<u64, QueryRejection>, range: &RangeInclusive<u64>, name: &str) -> Result<u64, Problem> {
+    let remedy = format!("use `?{name}=` with {} to {}", range.start(), range.end());
+    let wrong = |why: String| Problem::new(400, "Bad Request", why, remedy);
+    match ms {
+        Err(rejection) => Err(wrong(rejection.body_text())),
+        Ok(ms) if range.contains(&ms) => Ok(ms),
+        Ok(ms) => Err(wrong(format!("{name} is out of range: {ms} ms"))),
+    }
+}
+
+/// The part of the history that is returned.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Since {
+    /// Start. Unit: ms since 1970-01-01 00:00 UTC.
+    #[serde(default)]
+    since_ms: u64,
+}
+
+/// Measurements of the promises over the latest time
+///
+/// The history begins with the service: 5 minutes of seconds, an hour of quarters of a minute, and a day of 5 minutes.
+#[utoipa::path(get, path = "/v1/history", params(("since_ms" = Option<u64>, Query)),
+    responses((status = 200, body = History), (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn history(
+    State(shared): State<Shared>,
+    how: Result<Query<Since>, QueryRejection>,
+) -> Result<Json<History>, Refused> {
+    let since_ms = within(how.map(|Query(how)| how.since_ms), &(0..=u64::MAX), "since_ms")?;
+    Ok(Json(shared.requests.ask(|reply| Ask::History(since_ms, reply)).await?))
+}
+
+/// How a host is followed.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Follow {
+    /// Interval between two messages with states. Unit: ms.
+    #[serde(default = "second")]
+    interval_ms: u64,
+}
+
+/// States, CPU time and events as they change, as server-sent events
+///
+/// The message `vms` has the VMs that have changed (`LiveVms`), and comes at most once in each interval; the first has all
+/// VMs. The message `usage` (`Usages`) comes once a second. Both have no id. All events of /v1/events have their ids, and
+/// `Last-Event-ID` works as there.
+#[utoipa::path(get, path = "/v1/live",
+    params(("interval_ms" = Option<u64>, Query, minimum = 100, maximum = 10_000), ("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, description = "a stream of messages", content_type = "text/event-stream"),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn live(
+    State(shared): State<Shared>,
+    how: Result<Query<Follow>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, Refused> {
+    let interval_ms = within(how.map(|Query(how)| how.interval_ms), &LIVE_MS, "interval_ms")?;
+    let after = last_event(&headers)?;
+    let room = room(&shared.following, "too many clients follow the host")?;
+    let (sender, receiver) = mpsc::channel(WAITING_MOST);
+    let pause = Duration::from_millis(interval_ms);
+    tokio::spawn(live::stream(shared.requests, shared.events, after, pause, sender, room));
+    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()))
 }
 
 /// Sets the desired state of a VM
@@ -368,30 +523,19 @@ fn tagged(vm: Vm) -> Response {
     responses((status = 200, description = "a stream of events", content_type = "text/event-stream"),
         (status = 400, body = Problem, content_type = "application/problem+json")))]
 async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Result<impl IntoResponse, Refused> {
-    let after = headers.get("last-event-id").map(|value| value.to_str().ok().and_then(|text| text.parse().ok()));
-    let wrong = || Problem::new(400, "Bad Request", "Last-Event-ID is not a number", "use the id of an event");
-    let after = after.map(|number: Option<u64>| number.ok_or_else(wrong)).transpose()?;
+    let after = last_event(&headers)?;
     let (sender, receiver) = mpsc::channel(WAITING_MOST);
     tokio::spawn(stream(Arc::clone(&shared.events), after, sender));
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()))
 }
 
 /// Sends the events after number `after`, and then each event as it happens, until the reader ends.
-async fn stream(events: Arc<Events>, after: Option<u64>, reader: mpsc::Sender<Result<sse::Event, Infallible>>) {
+async fn stream(events: Arc<Events>, after: Option<u64>, reader: Reader) {
     let mut latest = events.watch();
     let mut last = after.unwrap_or_else(|| *latest.borrow_and_update());
     loop {
-        let (is_whole, new) = match events.after(last) {
-            After::All(new) => (true, new),
-            After::SomeLost(new) => (false, new),
-        };
-        let first = new.first().map_or_else(|| *latest.borrow(), |event| event.number - 1);
-        let gap = (!is_whole).then(|| Event { number: first, at_ms: now_ms(), vm: None, happened: Happened::Gap });
-        for event in gap.into_iter().chain(new) {
-            last = event.number;
-            let data = serde_json::to_string(&event).expect("all of it can be JSON");
-            let sent = sse::Event::default().id(event.number.to_string()).event(event.happened.name()).data(data);
-            if reader.send(Ok(sent)).await.is_err() {
+        for message in live::since(&events, &mut last) {
+            if reader.send(Ok(message)).await.is_err() {
                 return;
             }
         }
@@ -400,6 +544,13 @@ async fn stream(events: Arc<Events>, after: Option<u64>, reader: mpsc::Sender<Re
             () = reader.closed() => return,
         }
     }
+}
+
+/// Returns the number in `Last-Event-ID`.
+fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let after = headers.get("last-event-id").map(|value| value.to_str().ok().and_then(|text| text.parse().ok()));
+    let wrong = || Problem::new(400, "Bad Request", "Last-Event-ID is not a number", "use the id of an event");
+    after.map(|number: Option<u64>| number.ok_or_else(wrong)).transpose()
 }
 
 /// Metrics in the text format of OpenMetrics

@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use trace::replay::SettleMarks;
-use trace::{Counts, Event, MachineId, Sink, WorldSink};
+use trace::{Account, Counts, Event, MachineId, Sink, WorldSink};
 
 /// The sinks of a whole world.
 pub(crate) type Watchers<'a> = Rc<RefCell<Vec<Box<dyn WorldSink + 'a>>>>;
@@ -60,6 +60,8 @@ pub struct Driver<'a> {
     pub(crate) world: Option<(MachineId, Watchers<'a>)>,
     /// Whether a sink or the coordination of a guest reads the events.
     is_watched: bool,
+    /// Whether a sink of the world reads the accounts of the policy.
+    shows_accounts: bool,
     /// Marks the settles that a reader of the trace cannot derive from other events.
     marks: SettleMarks,
     sinks: Vec<Box<dyn Sink + 'a>>,
@@ -104,6 +106,7 @@ impl<'a> Driver<'a> {
             next_facts: Facts::Ends,
             world: None,
             is_watched: false,
+            shows_accounts: false,
             marks: SettleMarks::default(),
             sinks: Vec::new(),
         }
@@ -124,11 +127,13 @@ impl<'a> Driver<'a> {
     pub(crate) fn watch_as(&mut self, id: MachineId, watchers: &Watchers<'a>) {
         self.world = Some((id, Rc::clone(watchers)));
         self.is_watched = true;
+        self.shows_accounts = watchers.borrow().iter().any(|sink| sink.reads_accounts());
     }
 
     /// Stops passing events to the sinks of the world.
     pub(crate) fn end_world_watch(&mut self) {
         self.world = None;
+        self.shows_accounts = false;
         self.is_watched = !self.sinks.is_empty() || self.cpus.outbox.coordinates;
     }
 
@@ -211,6 +216,19 @@ impl<'a> Driver<'a> {
         if let Some((machine, watchers)) = &self.world {
             for sink in watchers.borrow_mut().iter_mut() {
                 sink.record(*machine, now, event);
+            }
+        }
+    }
+
+    /// Reports the accounts of all attached entities to the sinks of the world that read accounts.
+    #[cold]
+    fn show_accounts(&self) {
+        let Some((machine, watchers)) = &self.world else { return };
+        let (now, mut watchers) = (self.cpus.now, watchers.borrow_mut());
+        for entity in self.cpus.tasks.iter().flatten().map(|task| task.id) {
+            let account = Account::of(&self.machine, entity);
+            for sink in watchers.iter_mut().filter(|sink| sink.reads_accounts()) {
+                sink.account(*machine, now, entity, &account);
             }
         }
     }
@@ -548,6 +566,9 @@ impl<'a> Driver<'a> {
             for at in 0..actions {
                 // Actions directly follow their settle, so no mark is needed before an action.
                 self.tell(&ManuallyDrop::new(Event::Action(self.machine.actions()[at])));
+            }
+            if self.shows_accounts {
+                self.show_accounts();
             }
         }
         for action in self.machine.actions() {

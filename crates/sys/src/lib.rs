@@ -50,6 +50,7 @@ pub mod realtime;
 pub mod shared;
 pub mod switches;
 pub mod thread;
+pub mod topology;
 pub mod usage;
 mod wake_source;
 

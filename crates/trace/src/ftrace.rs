@@ -37,7 +37,7 @@ impl<W: Write> FtraceWriter<W> {
     /// Writes the header. `to` need not be buffered.
     pub fn new(to: W, header: &Header) -> FtraceWriter<W> {
         let mut output = Output::new(to);
-        output.write(HEADER);
+        output.write(HEADER.as_bytes());
         FtraceWriter(KernelEvents::new(Lines { output }, header))
     }
 
@@ -72,7 +72,7 @@ impl<W: Write> KernelSink for Lines<W> {
         let (name, fields) = (name(&event.kind), fields(event.cpu, &event.kind));
         let written = writeln!(line, "{comm:>16}-{pid:<7} [{cpu:03}] .... {seconds:>5}.{us:06}: {name}: {fields}");
         written.expect("a text takes whatever is written");
-        self.output.write(&line);
+        self.output.write(line.as_bytes());
     }
 
     fn is_over(&self) -> bool {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | keep a run in memory | [`Trace`] |
 //! | store a run in a human-readable text file, and read it back | [`TextWriter`], [`text::read`], [`text::Reader`] |
-//! | open a long run in a viewer | [`ChromeWriter`] (ui.perfetto.dev, chrome://tracing) |
+//! | open a long run in a viewer | [`PerfettoWriter`] (ui.perfetto.dev), [`ChromeWriter`] (also chrome://tracing) |
 //! | read a run with tools for kernel traces | [`FtraceWriter`]; as values: [`kernel_events`] |
 //! | get the states of entities and the outcomes of jobs | [`Timeline`]; in constant memory: [`follow::Follower`] |
 //! | check that a machine decides as in the trace | [`replay::replay`], [`replay::Replay`] |
@@ -17,6 +17,7 @@
 //!
 //! Writers are [`Sink`]s: a writer processes events as they arrive, and reports errors at the end.
 
+mod account;
 mod axis;
 pub mod chrome;
 mod counts;
@@ -31,14 +32,17 @@ pub mod kernel_events;
 mod machine_id;
 mod names;
 mod output;
+pub mod perfetto;
 pub mod replay;
 mod row_budget;
 mod span;
 pub mod svg;
 pub mod text;
 pub mod timeline;
+mod tracks;
 pub mod world;
 
+pub use account::Account;
 pub use chrome::{ChromeWriter, WorldChromeWriter};
 pub use counts::Counts;
 pub use durations::Durations;
@@ -49,6 +53,7 @@ pub use gantt::Gantt;
 pub use job::Job;
 pub use kernel_events::{KernelEvent, KernelEventKind, KernelEvents, KernelSink, KernelTask};
 pub use machine_id::{MACHINES_MAX, MachineId};
+pub use perfetto::PerfettoWriter;
 pub use text::{TextError, TextWriter, WorldTextWriter};
 pub use timeline::{Timeline, TimelineBuilder};
 pub use world::{

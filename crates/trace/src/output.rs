@@ -15,9 +15,9 @@ impl<W: Write> Output<W> {
         Output { inner: BufWriter::with_capacity(1 << 16, inner), error: None }
     }
 
-    pub(crate) fn write(&mut self, text: &str) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         if self.error.is_none()
-            && let Err(error) = self.inner.write_all(text.as_bytes())
+            && let Err(error) = self.inner.write_all(bytes)
         {
             self.error = Some(error);
         }

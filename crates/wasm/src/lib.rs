@@ -8,10 +8,12 @@
 //! mathematical functions of the platform.
 
 mod complaints;
+mod preview;
 mod simulation;
 mod trace_text;
 
 pub use complaints::Complaint;
+pub use preview::{Desired, Limit, Predicted, Preview, PreviewRequest, PreviewVm, Promise, Thread};
 pub use simulation::{Drawing, Request, Simulated};
 
 use report::book::ListedPolicy;
@@ -39,6 +41,17 @@ pub fn simulate(request: &str, progress: &js_sys::Function) -> Result<String, St
     let request: Request = serde_json::from_str(request).map_err(|error| complaints::of_request(&error))?;
     let simulated = simulation::simulate(&request, report).map_err(|problems| complaints::to_json(&problems))?;
     Ok(serde_json::to_string(&simulated).expect("the result is JSON"))
+}
+
+/// Runs the [`PreviewRequest`] in `request`. Returns [`Preview`].
+///
+/// # Errors
+/// A list of [`Complaint`]s about the request, or about a promise that no policy accepts.
+#[wasm_bindgen]
+pub fn preview(request: &str) -> Result<String, String> {
+    let request: PreviewRequest = serde_json::from_str(request).map_err(|error| complaints::of_request(&error))?;
+    let preview = preview::preview(&request).map_err(|problems| complaints::to_json(&problems))?;
+    Ok(serde_json::to_string(&preview).expect("the result is JSON"))
 }
 
 /// Returns all policies, each with its essay, as `tactus policies --json NAME` prints it.

@@ -5,7 +5,7 @@
 mod repeat;
 mod trial;
 
-use crate::oracle::{LISA, SIMSO, TRAPPY};
+use crate::oracle::{LISA, PERFETTO, SIMSO, TRAPPY};
 use crate::root::cargo;
 use crate::seed::{self, FAULT_SEED};
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
@@ -31,6 +31,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("comparison with SimSo", || SIMSO.check()),
         Step::new("TRAPpy reads ftrace text", || TRAPPY.check()),
         Step::new("LISA reads ftrace text", || LISA.check()),
+        Step::new("Perfetto's schema reads traces", || PERFETTO.check()),
         Step::new("the types of the Python package", python::types),
         Step::new("the Python package", python::tests),
     ];
@@ -42,12 +43,13 @@ pub(crate) fn run() -> Result<ExitCode> {
 
 /// Installs the Python programs, the tools of the package and of the site, and QEMU, and fetches the kernel and the disk of guests.
 fn download() {
-    for oracle in [SIMSO, TRAPPY, LISA] {
+    for oracle in [SIMSO, TRAPPY, LISA, PERFETTO] {
         let _ = oracle.python();
     }
     let _ = citation::TOOL.python();
     let _ = python::TOOLS.python();
     let _ = component::curl();
+    let _ = component::tmux();
     let _ = component::systemd();
     let _ = component::cargo_deb();
     site::download();

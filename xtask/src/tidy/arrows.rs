@@ -23,7 +23,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("daemon", &["measure", "sched", "sys", "trace"]),
     ("certs", &[]),
     ("api", &["certs"]),
-    ("service", &["api", "certs", "daemon", "input", "sched", "sys", "trace"]),
+    ("page", &["api", "sched"]),
+    ("service", &["api", "certs", "daemon", "input", "page", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
     ("fuzz", &["policies", "sched", "sim", "trace"]),
@@ -33,15 +34,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "api", "certs", "daemon", "lab", "input", "measure", "policies", "report", "run", "scenario", "sched",
-            "service", "sim", "sys", "trace",
+            "api", "certs", "daemon", "lab", "input", "measure", "page", "policies", "report", "run", "scenario",
+            "sched", "service", "sim", "sys", "trace",
         ],
     ),
     ("xtask", &[]),
 ];
 /// External crates that these crates may use, apart from optional ones. Crates without a row may use any external crate.
 const OUTSIDE: &[(&str, &[&str])] =
-    &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "rustc-hash", "serde_json"])];
+    &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "prost", "rustc-hash", "serde_json"])];
 
 /// A crate and the crates that it uses by default, except in tests.
 #[derive(Debug)]

@@ -10,8 +10,21 @@ use std::path::Path;
 /// Modules of `std` that need an operating system.
 const SYSTEM: &[&str] = &["env", "fs", "net", "os", "process", "thread", "time"];
 /// Crates that may use the operating system.
-const SYSTEM_CRATES: &[&str] =
-    &["api", "certs", "cli", "conformance", "daemon", "fuzz", "lab", "python", "service", "simhost", "storms", "sys"];
+const SYSTEM_CRATES: &[&str] = &[
+    "api",
+    "certs",
+    "cli",
+    "conformance",
+    "daemon",
+    "fuzz",
+    "lab",
+    "page",
+    "python",
+    "service",
+    "simhost",
+    "storms",
+    "sys",
+];
 
 /// Returns the uses of the operating system outside tests (`std::fs`, `std::{fs, …}`): module and line.
 fn system_uses(tokens: TokenStream) -> Vec<(String, usize)> {

@@ -3,6 +3,7 @@
 mod changes;
 mod observe;
 mod own_core;
+mod page;
 mod places;
 mod schedinfo;
 mod serve;
@@ -12,6 +13,7 @@ mod views;
 
 pub(crate) use changes::{pause, resume, set, unset};
 pub(crate) use observe::observe;
+pub(crate) use page::page;
 pub(crate) use schedinfo::schedinfo;
 pub(crate) use serve::serve;
 pub(crate) use top::{Order, top};

@@ -155,7 +155,7 @@ fn line(event: &Event) -> String {
     let what = match &event.happened {
         Happened::Appeared { name, pid } => format!("{name} appeared as process {pid}"),
         Happened::Ended => "ended".to_string(),
-        Happened::Changed { by, desired } => {
+        Happened::Changed { by, desired, .. } => {
             let mut parts = vec![promise(desired), share(desired)];
             parts.extend(desired.paused.then(|| "paused".to_string()));
             parts.retain(|part| !part.is_empty());

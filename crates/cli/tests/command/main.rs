@@ -5,6 +5,7 @@ mod doctor;
 mod input;
 mod lab;
 mod output;
+mod page;
 mod processes;
 mod record;
 mod release;
@@ -13,6 +14,7 @@ mod run;
 mod seeds;
 mod serve;
 mod sweeps;
+mod top;
 mod worlds;
 mod xenmon;
 

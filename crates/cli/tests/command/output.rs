@@ -108,10 +108,11 @@ fn the_same_seed_gives_the_same_bytes() {
     let once = || {
         let place = Place::new();
         let run = |file: &str, option: &str| place.run(&["sim", &three, "--seed", "7", option, file]).good();
-        let texts = [run("out.txt", "--trace"), run("out.json", "--trace"), run("out.svg", "--svg")];
+        let traces = ["out.txt", "out.json", "out.pftrace"].map(|file| run(file, "--trace"));
+        let texts = (traces, run("out.svg", "--svg"));
         let report = place.run(&["sim", &three, "--seed", "7", "--json"]).good();
-        assert_eq!(place.files(), ["out.json", "out.svg", "out.txt"]);
-        (texts, report, ["out.json", "out.svg", "out.txt"].map(|file| place.read(file)))
+        assert_eq!(place.files(), ["out.json", "out.pftrace", "out.svg", "out.txt"]);
+        (texts, report, ["out.json", "out.pftrace", "out.svg", "out.txt"].map(|file| place.read(file)))
     };
     assert!(once() == once());
 }
@@ -125,6 +126,10 @@ fn a_trace_and_a_picture_are_what_their_names_say() {
     assert_eq!((trace.header.policy.as_str(), trace.header.cpus), ("edf", 1));
     let chrome = json(&String::from_utf8(place.read("a.json")).expect("it is text"));
     assert!(chrome["traceEvents"].as_array().is_some_and(|events| events.len() > 100));
+    place.run(&["sim", &three, "--trace", "a.pftrace"]).good();
+    let perfetto = place.read("a.pftrace");
+    let has = |name: &[u8]| perfetto.windows(name.len()).any(|part| part == name);
+    assert!(has(b"policy edf") && has(b"latency") && has(b"remaining"), "it has tracks and counters");
     assert!(place.read("a.svg").starts_with(b"<svg") || place.read("a.svg").starts_with(b"<?xml"));
 }
 

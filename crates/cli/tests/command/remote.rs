@@ -3,6 +3,7 @@
 use super::{Done, Place};
 use sched::Nanos;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -12,29 +13,33 @@ use std::time::Duration;
 use sys::clock;
 
 /// A service with an authority, and clients `view`, `operate` and `admin`.
-struct Service {
-    place: Place,
+pub(super) struct Service {
+    pub(super) place: Place,
     process: Child,
     /// Address of the service for clients with certificates.
-    address: String,
+    pub(super) address: String,
+    /// Passwords of the files for browsers, by client.
+    pub(super) passwords: BTreeMap<&'static str, String>,
 }
 
 impl Service {
-    fn begin() -> Service {
+    pub(super) fn begin() -> Service {
         let place = Place::new();
         done(&place, &["certs", "init", "--certs", "service", "--name", "localhost", "--name", "127.0.0.1"]);
-        for role in ["view", "operate", "admin"] {
-            done(&place, &["certs", "issue", role, "--role", role, "--certs", "service"]);
-        }
-        Service::at(place)
+        let issue = |role| {
+            let said = done(&place, &["certs", "issue", role, "--role", role, "--certs", "service"]);
+            (role, said.trim().rsplit(' ').next().unwrap().to_string())
+        };
+        let passwords = ["view", "operate", "admin"].map(issue).into();
+        Service::at(place, passwords)
     }
 
     /// Starts another service with the directory of one that has ended.
     fn again(mut self) -> Service {
-        Service::at(std::mem::replace(&mut self.place, Place::new()))
+        Service::at(std::mem::replace(&mut self.place, Place::new()), std::mem::take(&mut self.passwords))
     }
 
-    fn at(place: Place) -> Service {
+    fn at(place: Place, passwords: BTreeMap<&'static str, String>) -> Service {
         let serve = ["serve", "--core", "none.sock", "--socket", "api.sock", "--state", "state"];
         let mut command = place.command(&[&serve[..], &["--listen", "127.0.0.1:0", "--certs", "service"]].concat());
         let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -42,7 +47,7 @@ impl Service {
         BufReader::new(process.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
         let (_, rest) = said.split_once(" and ").unwrap_or_else(|| panic!("it said {said}"));
         let address = rest.split(';').next().unwrap().to_string();
-        Service { place, process, address }
+        Service { place, process, address, passwords }
     }
 
     /// Runs a command of a remote client.
@@ -100,7 +105,7 @@ fn done(place: &Place, args: &[&str]) -> String {
 
 const UUID: &str = "5c3d2f0e-0f5e-4c0c-8f5e-3a1f0c1d2e3f";
 
-fn until(mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(mut is_so: impl FnMut() -> bool) {
     let end = clock::now() + Nanos::s(10);
     while !is_so() {
         assert!(clock::now() < end, "not within 10 s");
@@ -109,10 +114,10 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// A process with the command line of a VM.
-struct FakeVm(Child);
+pub(super) struct FakeVm(Child);
 
 impl FakeVm {
-    fn start(name: &str) -> FakeVm {
+    pub(super) fn start(name: &str) -> FakeVm {
         FakeVm::start_with(name, &[])
     }
 

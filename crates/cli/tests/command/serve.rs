@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Time limit of the service manager for signs of life.
 const WATCHDOG: Duration = Duration::from_millis(300);
 /// Arguments of a service without a core.
-const SERVE: [&str; 5] = ["serve", "--state", "state", "--core", "none.sock"];
+pub(super) const SERVE: [&str; 5] = ["serve", "--state", "state", "--core", "none.sock"];
 
 /// A service, and the socket of its service manager.
 struct Supervised {
@@ -58,15 +58,15 @@ impl Drop for Supervised {
 }
 
 /// A service with the socket `api.sock`. Dropping this value kills it.
-struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Running {
-    fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// Ends the service in order.
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         Process::open(self.pid()).unwrap().terminate().unwrap();
         assert_eq!(self.0.wait().unwrap().code(), Some(0));
     }
@@ -80,7 +80,7 @@ impl Drop for Running {
 }
 
 /// Starts a service with the socket `api.sock`, and waits until it serves.
-fn serving(place: &Place, args: &[&str]) -> Running {
+pub(super) fn serving(place: &Place, args: &[&str]) -> Running {
     let service = Running(place.command(args).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begin = clock::now();
     while place.run(&["list", "--socket", "api.sock"]).code != Some(0) {

@@ -190,6 +190,11 @@ impl<K: Kernel> Dispatcher<K> {
         self.clients.get(e).and_then(|_| self.machine.promise(e))
     }
 
+    /// Returns the CPU of `e`; `None` if `e` is no client.
+    pub(super) fn client_cpu(&self, e: EntityId) -> Option<CpuId> {
+        self.clients.get(e).map(|client| client.cpu)
+    }
+
     /// Returns whether the promise to `e` counts as kept; `None` if `e` is no client.
     pub(super) fn is_client_kept(&self, e: EntityId) -> Option<bool> {
         self.clients.get(e).map(|client| client.kept.is_kept())

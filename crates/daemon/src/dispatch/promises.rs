@@ -4,7 +4,7 @@ use super::dispatcher::{Dismissed, Dispatcher};
 use super::refusal::Refusal;
 use crate::kernel::Kernel;
 use crate::restore::Restoring;
-use sched::{CpuSet, EntityId, Instant, Nanos, PromiseState};
+use sched::{CpuId, CpuSet, EntityId, Instant, Nanos, PromiseState};
 use sys::thread::Identity;
 use trace::Event;
 
@@ -44,6 +44,9 @@ pub trait Promises {
 
     /// Returns the promise state of `e`; `None` if Tactus does not count the slice of `e`.
     fn promise(&self, e: EntityId) -> Option<PromiseState>;
+
+    /// Returns the CPU on which `e` has its turns; `None` if `e` has no promise, or the kernel chooses the CPU.
+    fn cpu(&self, e: EntityId) -> Option<CpuId>;
 
     /// Returns the name of the client that `thread` belongs to.
     fn name_of_holder(&self, thread: &Identity) -> Option<String>;
@@ -101,6 +104,10 @@ impl<K: Kernel> Promises for Dispatcher<K> {
 
     fn promise(&self, e: EntityId) -> Option<PromiseState> {
         self.client_promise(e)
+    }
+
+    fn cpu(&self, e: EntityId) -> Option<CpuId> {
+        self.client_cpu(e)
     }
 
     fn name_of_holder(&self, thread: &Identity) -> Option<String> {

@@ -9,7 +9,7 @@ use crate::Explanation;
 use crate::dispatch::{Dismissed, PromiseRequest, Refusal};
 use crate::guardian::this_program;
 use crate::kernel::CpuShare;
-use sched::{Descriptor, EntityId, Instant, Nanos, PromiseState};
+use sched::{CpuId, Descriptor, EntityId, Instant, Nanos, PromiseState};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -292,6 +292,15 @@ impl Client {
         match self.ask(&Command::ReadRoster) {
             Some(Reply::Roster(roster)) => roster,
             _ => Roster::default(),
+        }
+    }
+
+    /// Returns the entities that have their turns on a CPU, each with this CPU. The kernel chooses the CPUs of other promises.
+    #[must_use]
+    pub fn read_places(&self) -> Vec<(EntityId, CpuId)> {
+        match self.ask(&Command::ReadPlaces) {
+            Some(Reply::Places(places)) => places,
+            _ => Vec::new(),
         }
     }
 

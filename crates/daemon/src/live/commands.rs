@@ -193,6 +193,12 @@ impl<'a, 'k> Commands<'a, 'k> {
                 Reply::News(News { dismissed: self.struck(news.dismissed), ..news })
             }
             Command::ReadRoster => Reply::Roster(self.judged_roster()),
+            Command::ReadPlaces => {
+                let roster = self.roster.borrow();
+                let entities = roster.promises.iter().flat_map(|it| it.entities.iter().copied());
+                let placed = |e| Some((e, shared.promises(e, |promises| promises.cpu(e))?));
+                Reply::Places(entities.filter_map(placed).collect())
+            }
             Command::ReportsWakeups { entity } => {
                 Reply::ReportsWakeups(shared.promises(entity, |promises| promises.reports_wakeups(entity)))
             }

@@ -7,7 +7,7 @@ use crate::Explanation;
 use crate::directory::Directory;
 use crate::dispatch::{Dismissed, KeptBy, NoRoom, PromiseRequest, Refusal};
 use crate::kernel::CpuShare;
-use sched::{Descriptor, EntityId, Instant, Nanos, PromiseState};
+use sched::{CpuId, Descriptor, EntityId, Instant, Nanos, PromiseState};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -62,6 +62,8 @@ pub(super) enum Command {
     WouldAdmit { request: Box<PromiseRequest>, process: ProcessId, instead: Option<EntityId> },
     /// Report whether the promise that `entity` is part of would be changed. Reply: [`Reply::Changed`].
     WouldAdjust { entity: EntityId, slice: Nanos, period: Nanos },
+    /// Report the CPU of each promise that is kept by turns. Reply: [`Reply::Places`].
+    ReadPlaces,
 }
 
 /// A process in a message.
@@ -138,6 +140,8 @@ pub(super) enum Reply {
     Malformed(Explanation),
     News(News),
     Roster(Roster),
+    /// The entities that have their turns on a CPU, each with this CPU.
+    Places(Vec<(EntityId, CpuId)>),
 }
 
 /// The events and dismissals since the last report.

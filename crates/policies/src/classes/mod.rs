@@ -490,6 +490,10 @@ impl Policy for Classes {
         self.parts.policy_ref(self.member(e).level).position(e)
     }
 
+    fn credit(&self, e: EntityId) -> Option<i64> {
+        self.parts.policy_ref(self.member(e).level).credit(e)
+    }
+
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
         self.parts.policy_ref(self.member(e).level).inspect(e, show);
     }

@@ -513,6 +513,10 @@ impl Policy for Credit {
         Decision::until(e, cx.now() + self.settings.slice)
     }
 
+    fn credit(&self, e: EntityId) -> Option<i64> {
+        Some(self.vcpus[e.index()].account.credit)
+    }
+
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
         let vcpu = &self.vcpus[e.index()];
         show("credit", vcpu.account.credit);

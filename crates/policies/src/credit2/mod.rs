@@ -367,6 +367,10 @@ impl Policy for Credit2 {
         self.decide(cpu, cx)
     }
 
+    fn credit(&self, e: EntityId) -> Option<i64> {
+        Some(self.vcpus[e.index()].credit)
+    }
+
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
         let vcpu = &self.vcpus[e.index()];
         show("credit", vcpu.credit);

@@ -472,6 +472,10 @@ impl Policy for Parallel {
         Decision::until(e, cx.now() + turn)
     }
 
+    fn credit(&self, e: EntityId) -> Option<i64> {
+        self.credit.credit(e)
+    }
+
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
         self.credit.inspect(e, show);
         show("rounds", i64::from(self.rounds[e.index()]));

@@ -132,6 +132,12 @@ impl Machine {
         self.policy.promise(e)
     }
 
+    /// Returns the credit of `e` in the unit of the policy, as of the last charge. `None`: the policy has no credits.
+    #[must_use]
+    pub fn credit(&self, e: EntityId) -> Option<i64> {
+        self.policy.credit(e)
+    }
+
     /// Returns the position of `e` in the order of the policy. `None`: [`Position`] has no variant for this order.
     #[must_use]
     pub fn position(&self, e: EntityId) -> Option<Position> {

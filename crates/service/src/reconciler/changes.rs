@@ -131,7 +131,8 @@ impl Reconciler {
         }
         if effect == Effect::Changed {
             let (by, desired) = (request.by.to_string(), request.desired.clone());
-            self.events.push(Some(&id), Happened::Changed { by, desired });
+            let generation = self.store.get(&id).map_or(0, |record| record.generation);
+            self.events.push(Some(&id), Happened::Changed { by, desired, before, generation });
         }
         if self.store.get(&id).is_none() && (is_new || reply.is_ok()) {
             self.inventory.forget(&id);

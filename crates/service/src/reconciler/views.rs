@@ -4,11 +4,14 @@ use super::Reconciler;
 use crate::carried::Wanted;
 use crate::inventory::Found;
 use crate::observation::PerCpu;
+use crate::standing::Standing;
 use crate::terms;
-use api::{Host, Kind, Phase, Problem, State, Vm};
+use api::{Cpu, Cpus, History, Host, Kind, Phase, Problem, PromisedPart, State, Vm};
 use daemon::live::Client;
-use sched::EntityId;
+use sched::{CpuId, EntityId, Reservation};
+use std::collections::BTreeMap;
 use sys::clock;
+use sys::topology::{self, CpuPosition};
 
 impl Reconciler {
     pub(super) fn state(&self, id: &str) -> State {
@@ -81,6 +84,46 @@ impl Reconciler {
         let Some(standing) = self.standings.get(id) else { return PerCpu::new() };
         let of = |e: &EntityId| (*e, standing.of_entities.get(e).copied().unwrap_or_default());
         standing.enforced.entities().iter().map(of).collect()
+    }
+
+    /// Returns the CPUs, and what is promised of each.
+    pub(crate) fn cpus(&self) -> Cpus {
+        let core = self.link.core();
+        let places: BTreeMap<EntityId, CpuId> = core.map(Client::read_places).unwrap_or_default().into_iter().collect();
+        let (mut of_cpus, mut anywhere) = (BTreeMap::<CpuId, Vec<PromisedPart>>::new(), Vec::new());
+        let mut by_name: Vec<(&String, &Standing)> = self.standings.iter().collect();
+        by_name.sort_by_key(|(id, _)| (self.name(id), *id));
+        for (id, standing) in by_name {
+            let (Some(request), entities) = (standing.enforced.request(), standing.enforced.entities()) else {
+                continue;
+            };
+            let Reservation { slice, period, .. } = request.reservation;
+            let parts = period.as_ns().max(1).saturating_mul(entities.len() as u64);
+            let part = PromisedPart { vm: id.clone(), ppm: slice.as_ns().saturating_mul(1_000_000) / parts };
+            for entity in entities {
+                match places.get(entity) {
+                    Some(cpu) => of_cpus.entry(*cpu).or_default().push(part.clone()),
+                    None => anywhere.push(part.clone()),
+                }
+            }
+        }
+        let cpu = |position: CpuPosition| {
+            let promises = of_cpus.remove(&position.cpu).unwrap_or_default();
+            let CpuPosition { cpu, core, package, llc, node } = position;
+            let promised_ppm = promises.iter().map(|part| part.ppm).sum();
+            Cpu { cpu: cpu.index(), core, package, llc, node, promised_ppm, promises }
+        };
+        let cpus = topology::positions().unwrap_or_default().into_iter().map(cpu).collect();
+        let promisable_percent = core.and_then(|core| terms::promisable_percent(core.setup()));
+        Cpus { promisable_percent, cpus, anywhere }
+    }
+
+    /// Returns the measurements of the promises since `since_ms`.
+    pub(crate) fn history(&self, since_ms: u64) -> History {
+        let ids = self.ids();
+        let mut named: Vec<(&str, &str)> = ids.iter().filter_map(|id| Some((id.as_str(), self.name(id)?))).collect();
+        named.sort_by_key(|&(id, name)| (name, id));
+        self.recorded.since(since_ms, named.into_iter())
     }
 
     /// Returns the host.

@@ -1,18 +1,16 @@
-//! [`Pen`]: writes trace events as lines of JSON. [`Tracks`]: converts the facts of one machine to trace events.
+//! [`JsonPen`]: writes tracks as lines of JSON.
 
-use crate::follow::Fact;
 use crate::output::Output;
-use crate::text::Reasons;
-use crate::timeline::{Job, Span, State};
-use sched::{EntityId, Instant, Nanos};
-use std::collections::BTreeMap;
+use crate::tracks::{Arg, Args, Counter, Pen, Place, Process, Slice, Track};
+use crate::{Inconsistent, MachineHeader, MachineId, WorldHeader};
+use sched::Instant;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
 /// A writer of trace events. The pen assigns track and arrow numbers that are unique in the file.
 #[derive(Debug)]
-pub(super) struct Pen<W: Write> {
-    pub(super) output: Output<W>,
+pub(super) struct JsonPen<W: Write> {
+    output: Output<W>,
     line: String,
     next_track: u64,
     next_flow: u64,
@@ -20,21 +18,21 @@ pub(super) struct Pen<W: Write> {
     begun: bool,
 }
 
-impl<W: Write> Pen<W> {
+impl<W: Write> JsonPen<W> {
     /// Creates a pen. New tracks are numbered from `first_track` on.
-    pub(super) fn new(to: W, first_track: u64) -> Pen<W> {
-        Pen { output: Output::new(to), line: String::new(), next_track: first_track, next_flow: 1, begun: false }
+    pub(super) fn new(to: W, first_track: u64) -> JsonPen<W> {
+        JsonPen { output: Output::new(to), line: String::new(), next_track: first_track, next_flow: 1, begun: false }
     }
 
     /// Writes the part of the file that precedes all events. `about` contains the members of `otherData`.
-    pub(super) fn begin(&mut self, about: fmt::Arguments<'_>) {
+    pub(super) fn begin_with(&mut self, about: fmt::Arguments<'_>) {
         let begin = format!("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{{about}}},\n\"traceEvents\":[\n");
-        self.output.write(&begin);
+        self.output.write(begin.as_bytes());
     }
 
     /// Completes the file.
     pub(super) fn finish(mut self) -> io::Result<W> {
-        self.output.write("\n]}\n");
+        self.output.write(b"\n]}\n");
         self.output.finish()
     }
 
@@ -43,163 +41,88 @@ impl<W: Write> Pen<W> {
         self.line.clear();
         let comma = if std::mem::replace(&mut self.begun, true) { ",\n" } else { "" };
         write!(self.line, "{comma}{{\"ph\":\"{phase}\",{fields}}}").expect("a string takes what is written to it");
-        self.output.write(&self.line);
+        self.output.write(self.line.as_bytes());
     }
 
-    /// Writes the name and the sort index of a process.
-    pub(super) fn process(&mut self, process: u32, name: &str, place: usize) {
-        let fact = |what, key, value| format!("\"name\":\"{what}\",\"pid\":{process},\"args\":{{\"{key}\":{value}}}");
-        self.event('M', format_args!("{}", fact("process_name", "name", name)));
-        self.event('M', format_args!("{}", fact("process_sort_index", "sort_index", &place.to_string())));
+    /// Writes an arrow from one track to another.
+    fn arrow(&mut self, (from, woken): (Place, Instant), (to, run): (Place, Instant)) {
+        let flow = format!("\"name\":\"wake\",\"cat\":\"wake\",\"id\":{}", self.next_flow);
+        self.next_flow += 1;
+        self.event('s', format_args!("{flow},{},\"ts\":{}", Tid(from), Us::at(woken)));
+        self.event('f', format_args!("{flow},\"bp\":\"e\",{},\"ts\":{}", Tid(to), Us::at(run)));
+    }
+}
+
+impl<W: Write> Pen for JsonPen<W> {
+    fn begin(&mut self, header: &WorldHeader) {
+        let about: Vec<String> = header.ids().zip(&header.machines).map(|(id, machine)| about(id, machine)).collect();
+        self.begin_with(format_args!("{}", about.join(",")));
     }
 
-    /// Writes the name and the sort index of a track.
-    pub(super) fn track(&mut self, process: u32, track: u64, name: &str, place: u64) {
-        let track = format!("\"pid\":{process},\"tid\":{track}");
+    fn process(&mut self, &Process { number, name, rank, .. }: &Process<'_>) {
+        let fact = |what, key, value| format!("\"name\":\"{what}\",\"pid\":{number},\"args\":{{\"{key}\":{value}}}");
+        self.event('M', format_args!("{}", fact("process_name", "name", json(name))));
+        self.event('M', format_args!("{}", fact("process_sort_index", "sort_index", rank.to_string())));
+    }
+
+    fn track(&mut self, &Track { place, name, rank, .. }: &Track<'_>) {
+        let (track, name) = (Tid(place), json(name));
         self.event('M', format_args!("\"name\":\"thread_name\",{track},\"args\":{{\"name\":{name}}}"));
-        self.event('M', format_args!("\"name\":\"thread_sort_index\",{track},\"args\":{{\"sort_index\":{place}}}"));
+        self.event('M', format_args!("\"name\":\"thread_sort_index\",{track},\"args\":{{\"sort_index\":{rank}}}"));
     }
 
-    /// Returns a new track number.
-    pub(super) fn next_track(&mut self) -> u64 {
+    fn next_track(&mut self) -> u64 {
         self.next_track += 1;
         self.next_track - 1
     }
 
-    /// Writes a slice.
-    pub(super) fn slice(&mut self, looks: &str, process: u32, track: u64, span: Span, args: fmt::Arguments<'_>) {
-        let (ts, dur) = (Us(span.from.as_ns()), Us(span.to.since(span.from).as_ns()));
-        let place = format!("\"pid\":{process},\"tid\":{track},\"ts\":{ts},\"dur\":{dur}");
-        self.event('X', format_args!("{looks},{place},\"args\":{{{args}}}"));
+    fn slice(&mut self, place: Place, &Slice { name, category, colour, span, args, woken }: &Slice<'_>) {
+        let (ts, dur) = (Us::at(span.from), Us(span.to.since(span.from).as_ns()));
+        let colour = colour.map(|colour| format!(",\"cname\":\"{colour}\"")).unwrap_or_default();
+        let (name, track, args) = (json(name), Tid(place), Members(args));
+        self.event(
+            'X',
+            format_args!(
+                "\"name\":{name},\"cat\":\"{category}\"{colour},{track},\"ts\":{ts},\"dur\":{dur},\"args\":{args}"
+            ),
+        );
+        if let Some(woken) = woken {
+            self.arrow(woken, (place, span.from));
+        }
     }
 
-    /// Writes an arrow from one track to another.
-    fn arrow(&mut self, from: (u32, u64, Instant), to: (u32, u64, Instant)) {
-        let flow = format!("\"name\":\"wake\",\"cat\":\"wake\",\"id\":{}", self.next_flow);
-        self.next_flow += 1;
-        let end = |(process, track, at): (u32, u64, Instant)| {
-            format!("\"pid\":{process},\"tid\":{track},\"ts\":{}", Us(at.as_ns()))
-        };
-        self.event('s', format_args!("{flow},{}", end(from)));
-        self.event('f', format_args!("{flow},\"bp\":\"e\",{}", end(to)));
+    fn instant(&mut self, place: Place, name: &str, at: Instant, args: Args<'_>) {
+        let (track, ts, args) = (Tid(place), Us::at(at), Members(args));
+        let looks = format_args!("\"name\":\"{name}\",\"cat\":\"job\",\"s\":\"t\"");
+        self.event('i', format_args!("{looks},{track},\"ts\":{ts},\"args\":{args}"));
     }
 
-    fn instant(&mut self, process: u32, track: u64, name: &str, at: Instant, args: fmt::Arguments<'_>) {
-        let place = format!("\"s\":\"t\",\"pid\":{process},\"tid\":{track},\"ts\":{}", Us(at.as_ns()));
-        self.event('i', format_args!("\"name\":\"{name}\",\"cat\":\"job\",{place},\"args\":{{{args}}}"));
+    // A counter has no track of its own: readers distinguish counters by process and name.
+    fn counter(&mut self, of: Place, _owner: &str, _counter: Counter) -> u64 {
+        of.track
+    }
+
+    fn count(&mut self, place: Place, owner: &str, counter: Counter, at: Instant, value: i64) {
+        let (name, track, ts) = (json(&format!("{} of {owner}", counter.name())), Tid(place), Us::at(at));
+        let unit = if counter.is_time() { "ns" } else { counter.name() };
+        self.event('C', format_args!("\"name\":{name},{track},\"ts\":{ts},\"args\":{{\"{unit}\":{value}}}"));
+    }
+
+    fn fail(&mut self, error: Inconsistent) {
+        self.output.fail(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+
+    fn has_failed(&self) -> bool {
+        self.output.has_failed()
     }
 }
 
-/// The numbers of a machine's processes and tracks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
-    /// Number of the process of the CPUs.
-    pub(super) cpus: u32,
-    /// Track number of CPU 0. The tracks of the other CPUs follow.
-    pub(super) first_cpu: u64,
-    /// Number of the process of the entities.
-    pub(super) entities: u32,
-}
-
-/// The tracks of one machine.
-#[derive(Debug)]
-pub(super) struct Tracks {
-    pub(super) places: Places,
-    /// Track number and name of each attached entity.
-    entities: BTreeMap<EntityId, (u64, String)>,
-    /// Detached entities with their track numbers. The last slice of a detached entity is written only when time
-    /// advances.
-    left: Vec<(EntityId, u64)>,
-}
-
-impl Tracks {
-    pub(super) fn new(places: Places) -> Tracks {
-        Tracks { places, entities: BTreeMap::new(), left: Vec::new() }
-    }
-
-    /// Returns the name of an attached entity.
-    pub(super) fn name(&self, entity: EntityId) -> &str {
-        &self.entities[&entity].1
-    }
-
-    /// Removes and returns the detached entities. The caller passes these entities to [`forget`](Tracks::forget) once
-    /// time has advanced.
-    pub(super) fn leaving(&mut self) -> Vec<(EntityId, u64)> {
-        std::mem::take(&mut self.left)
-    }
-
-    /// Forgets detached entities. An id that has been attached again keeps its new track.
-    pub(super) fn forget(&mut self, left: &[(EntityId, u64)]) {
-        for (entity, track) in left {
-            if self.entities.get(entity).is_some_and(|(now, _)| now == track) {
-                self.entities.remove(entity);
-            }
-        }
-    }
-
-    pub(super) fn write<W: Write>(&mut self, pen: &mut Pen<W>, fact: &Fact<'_>) {
-        match *fact {
-            Fact::Attached { entity, name, .. } => {
-                let track = pen.next_track();
-                let name = if name.is_empty() { entity.to_string() } else { name.to_string() };
-                pen.track(self.places.entities, track, &json(&format!("{name} ({entity})")), track);
-                self.entities.insert(entity, (track, name));
-            }
-            Fact::Detached { entity, .. } => {
-                let track = self.entities[&entity].0;
-                self.left.push((entity, track));
-            }
-            Fact::Job { entity, job } => self.job(pen, self.entities[&entity].0, job),
-            Fact::Span { entity, span, woken } => self.span(pen, entity, span, woken),
-            Fact::Adjusted { .. } | Fact::Woken { .. } => {}
-        }
-    }
-
-    fn span<W: Write>(&self, pen: &mut Pen<W>, entity: EntityId, span: Span, woken: Option<Instant>) {
-        let (track, name) = &self.entities[&entity];
-        let Places { cpus, first_cpu, entities } = self.places;
-        let (state, colour, args) = match span.state {
-            State::Running(cpu) => ("running", "thread_state_running", format!("\"cpu\":{cpu}")),
-            State::Stolen(cpu) => ("stolen", "thread_state_iowait", format!("\"cpu\":{cpu}")),
-            State::Waiting => ("waiting", "thread_state_runnable", String::new()),
-            State::Held(reasons) => {
-                ("held", "thread_state_uninterruptible", format!("\"reasons\":\"{}\"", Reasons(reasons)))
-            }
-            State::Blocked => ("blocked", "thread_state_sleeping", String::new()),
-        };
-        let looks = format!("\"name\":\"{state}\",\"cat\":\"state\",\"cname\":\"{colour}\"");
-        pen.slice(&looks, entities, *track, span, format_args!("{args}"));
-        let args = format_args!("\"entity\":\"{entity}\"");
-        let seat = |cpu: sched::CpuId| first_cpu + cpu.index() as u64;
-        match span.state {
-            State::Running(cpu) => {
-                pen.slice(&format!("\"name\":{},\"cat\":\"run\"", json(name)), cpus, seat(cpu), span, args);
-                if let Some(woken) = woken {
-                    pen.arrow((entities, *track, woken), (cpus, seat(cpu), span.from));
-                }
-            }
-            State::Stolen(cpu) => {
-                let looks = "\"name\":\"frozen\",\"cat\":\"frozen\",\"cname\":\"thread_state_iowait\"";
-                pen.slice(looks, cpus, seat(cpu), span, args);
-            }
-            State::Waiting | State::Held(_) | State::Blocked => {}
-        }
-    }
-
-    fn job<W: Write>(&self, pen: &mut Pen<W>, track: u64, job: Job) {
-        let Job { released, deadline, ended, completed } = job;
-        let process = self.places.entities;
-        pen.instant(process, track, "release", released, format_args!("\"deadline\":\"{deadline}\""));
-        if completed {
-            let took = ended.saturating_since(released);
-            pen.instant(process, track, "complete", ended, format_args!("\"response\":\"{took}\""));
-        }
-        if job.missed() {
-            let late: Nanos = ended.since(deadline);
-            let args = format_args!("\"late\":\"{late}\",\"completed\":{completed}");
-            pen.instant(process, track, "deadline missed", deadline, args);
-        }
-    }
+/// Returns the header of a machine, as a member of a JSON object.
+fn about(id: MachineId, machine: &MachineHeader) -> String {
+    let (name, policy) = (json(&machine.name), json(&machine.header.policy));
+    let (cpus, seed) = (machine.header.cpus, machine.header.seed);
+    let host = machine.host.map(|host| format!(",\"host\":\"{host}\"")).unwrap_or_default();
+    format!("\"{id}\":{{\"name\":{name},\"policy\":{policy},\"cpus\":{cpus},\"seed\":\"{seed}\"{host}}}")
 }
 
 /// Returns `text` as a JSON string.
@@ -207,9 +130,42 @@ pub(super) fn json(text: &str) -> String {
     serde_json::to_string(text).expect("every text is a JSON string")
 }
 
+/// A track, displayed as members of a JSON object.
+struct Tid(Place);
+
+impl Display for Tid {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "\"pid\":{},\"tid\":{}", self.0.process, self.0.track)
+    }
+}
+
+/// Details, displayed as a JSON object.
+struct Members<'a>(Args<'a>);
+
+impl Display for Members<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (place, (name, arg)) in self.0.iter().enumerate() {
+            let comma = if place > 0 { "," } else { "" };
+            match arg {
+                Arg::Number(number) => write!(f, "{comma}\"{name}\":{number}")?,
+                Arg::Truth(truth) => write!(f, "{comma}\"{name}\":{truth}")?,
+                Arg::Text(text) => write!(f, "{comma}\"{name}\":\"{text}\"")?,
+            }
+        }
+        f.write_str("}")
+    }
+}
+
 /// A time in nanoseconds, displayed in microseconds.
 #[derive(Clone, Copy)]
 struct Us(u64);
+
+impl Us {
+    fn at(at: Instant) -> Us {
+        Us(at.as_ns())
+    }
+}
 
 impl Display for Us {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -32,7 +32,7 @@ impl<W: Write> Lines<W> {
         if self.line.len() > LINE_MOST {
             self.refuse(format!("a line of {} bytes; help: use a shorter name", self.line.len()));
         }
-        self.output.write(&self.line);
+        self.output.write(self.line.as_bytes());
     }
 
     /// Writes an event, with its machine in a world.

@@ -4,10 +4,11 @@
 mod timeline;
 mod watch;
 
+use crate::account::Account;
 use crate::event::{Event, Header, Trace};
 use crate::machine_id::{MACHINES_MAX, MachineId};
-use sched::Instant;
 use sched::id::CPUS_MAX;
+use sched::{EntityId, Instant};
 
 pub(crate) use timeline::Levels;
 pub use timeline::{Links, WorldTimeline, WorldTimelineBuilder};
@@ -149,6 +150,15 @@ pub trait WorldSink {
     fn is_over(&self) -> bool {
         false
     }
+
+    /// Returns whether the sink reads the accounts of policies. The answer must not change.
+    fn reads_accounts(&self) -> bool {
+        false
+    }
+
+    /// Processes the account that the policy of `machine` keeps for `entity`. The simulator calls this function for every
+    /// attached entity after each settle of the machine, if [`reads_accounts`](WorldSink::reads_accounts) is true.
+    fn account(&mut self, _machine: MachineId, _at: Instant, _entity: EntityId, _account: &Account) {}
 }
 
 impl<S: WorldSink + ?Sized> WorldSink for &mut S {
@@ -158,5 +168,13 @@ impl<S: WorldSink + ?Sized> WorldSink for &mut S {
 
     fn is_over(&self) -> bool {
         (**self).is_over()
+    }
+
+    fn reads_accounts(&self) -> bool {
+        (**self).reads_accounts()
+    }
+
+    fn account(&mut self, machine: MachineId, at: Instant, entity: EntityId, account: &Account) {
+        (**self).account(machine, at, entity, account);
     }
 }

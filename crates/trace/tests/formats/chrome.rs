@@ -141,7 +141,7 @@ fn slices_are_sound(entries: &[Entry]) {
         assert!(entry.ts >= *end && entry.dur > 0, "{entry:?} after {end}");
         *end = entry.ts + entry.dur;
     }
-    let known = ["M", "X", "s", "f", "i"];
+    let known = ["M", "X", "s", "f", "i", "C"];
     assert!(entries.iter().all(|entry| known.contains(&entry.phase.as_str())), "there are no begins without an end");
 }
 
@@ -157,6 +157,7 @@ fn flows_pair_up(entries: &[Entry], tracks: &BTreeMap<(u64, u64), String>) {
     };
     let (starts, finishes) = (ends("s"), ends("f"));
     assert_eq!(starts.keys().collect::<Vec<_>>(), finishes.keys().collect::<Vec<_>>());
+    latencies_are_lengths(starts.values().zip(finishes.values()), entries, tracks);
     for (id, start) in &starts {
         let finish = &finishes[id];
         assert!(start.ts <= finish.ts, "arrow {id} goes back in time");
@@ -173,6 +174,22 @@ fn flows_pair_up(entries: &[Entry], tracks: &BTreeMap<(u64, u64), String>) {
             slices(entries, start.track).filter(|slice| start.ts < slice.ts + slice.dur && slice.ts < finish.ts);
         assert!(between.all(|slice| slice.name != "running"), "arrow {id} leads to the first run");
     }
+}
+
+/// Checks that the latency of each entity has a value at the end of every arrow, the length of this arrow.
+fn latencies_are_lengths<'a>(
+    arrows: impl Iterator<Item = (&'a Entry, &'a Entry)>,
+    entries: &[Entry],
+    tracks: &BTreeMap<(u64, u64), String>,
+) {
+    let expected: BTreeSet<(String, u64, u64)> = arrows
+        .map(|(start, finish)| (format!("latency of {}", tracks[&start.track]), finish.ts, finish.ts - start.ts))
+        .collect();
+    let values = entries.iter().filter(|entry| entry.phase == "C");
+    let told: Vec<(String, u64, u64)> =
+        values.map(|entry| (entry.name.clone(), entry.ts, entry.args["ns"].as_u64().unwrap())).collect();
+    assert_eq!(told.len(), expected.len());
+    assert_eq!(told.into_iter().collect::<BTreeSet<_>>(), expected);
 }
 
 #[test]
@@ -245,6 +262,7 @@ fn the_file_looks_like_this() {
         {"ph":"X","name":"VM1","cat":"run","pid":1,"tid":1000,"ts":0.000,"dur":20000.000,"args":{"entity":"e0"}},
         {"ph":"s","name":"wake","cat":"wake","id":1,"pid":2,"tid":10000,"ts":0.000},
         {"ph":"f","name":"wake","cat":"wake","id":1,"bp":"e","pid":1,"tid":1000,"ts":0.000},
+        {"ph":"C","name":"latency of VM1 (e0)","pid":2,"tid":10000,"ts":0.000,"args":{"ns":0}},
         {"ph":"X","name":"blocked","cat":"state","cname":"thread_state_sleeping","pid":2,"tid":10000,"ts":20000.000,"dur":0.001,"args":{}}
         ]}
     "#]].assert_eq(&written(&trace).unwrap());

@@ -1,91 +1,131 @@
-//! `tactus top`: what the VMs of the service use, need and miss, as it changes.
+//! `tactus top`: what the VMs of the service are promised, receive, use and miss, as it changes, and keys to change it.
+//!
+//! [`model`] is the state and does no input or output, [`draw`] converts it to a frame, and [`worker`] waits for the
+//! service.
 
 mod columns;
+mod draw;
+mod history;
+mod model;
 mod order;
+mod permission;
 mod rates;
+mod requests;
+mod sample;
 mod screen;
+#[cfg(test)]
+mod tests;
+mod worker;
 
 use super::views::client;
 use crate::failure::Failure;
 use crate::output;
 use crate::service_args::Top;
-use api::Client;
-use columns::{COLUMNS, cells};
+use anyhow::{Context, anyhow};
+use columns::{Column, fitting};
+use model::{Effect, Model};
 pub(crate) use order::Order;
-use rates::{Rates, Sample};
+use rates::Rates;
 use report::Grid;
+use sample::Service;
 use sched::Nanos;
-use screen::{Key, Screen};
+use screen::{Report, Screen, wait_for_report};
 use std::io::IsTerminal;
+use std::time::Duration;
 use sys::clock;
+use worker::{News, Worker};
 
-/// Longest wait between two checks for keys and interrupts.
-const CHECK: Nanos = Nanos::ms(50);
+/// Longest wait between two checks for interrupts.
+const CHECK: Duration = Duration::from_millis(50);
 
 pub(crate) fn top(args: &Top) -> Result<(), Failure> {
     let client = client(&args.at)?;
     let interval = input::duration::length(&args.interval)?;
-    let count = args.count.unwrap_or(u64::MAX);
-    if args.at.json || args.count.is_some() || !std::io::stdout().is_terminal() {
-        return print(&client, interval, count, args);
+    let count = if args.once { Some(1) } else { args.count };
+    if args.at.json || count.is_some() || !std::io::stdout().is_terminal() {
+        return print(&client, interval, count.unwrap_or(u64::MAX), args);
     }
-    show(&client, interval, args.order)
+    show(client, interval, args.order)
 }
 
 /// Prints `count` tables, or lines of JSON.
-fn print(client: &Client, interval: Nanos, count: u64, args: &Top) -> Result<(), Failure> {
-    let mut before = Sample::read(client)?;
+fn print(service: &impl Service, interval: Nanos, count: u64, args: &Top) -> Result<(), Failure> {
+    let is_terminal = std::io::stdout().is_terminal();
+    let width = terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| usize::from(width.0));
+    let mut before = service.sample()?;
     for _ in 0..count {
         clock::sleep(interval);
-        let after = Sample::read(client)?;
+        let after = service.sample()?;
         let mut rates = Rates::between(&before, &after);
         rates.sort(args.order);
         output::print(&match args.at.json {
             true => serde_json::to_string(&rates).map_err(anyhow::Error::from)? + "\n",
-            false => table(&rates) + "\n",
+            false => table(&rates, width) + "\n",
         })?;
         before = after;
     }
     Ok(())
 }
 
-fn table(rates: &Rates) -> String {
+/// Returns the table with all columns, or with those that fit into `width` characters.
+fn table(rates: &Rates, width: Option<usize>) -> String {
     if rates.vms.is_empty() {
         return "no VMs run here\n".to_string();
     }
-    let left = COLUMNS.iter().take_while(|(_, is_left)| *is_left).count();
-    let mut grid = Grid::new(COLUMNS.map(|(title, _)| title.to_string()).to_vec(), left);
-    cells(rates).for_each(|row| grid.add(row.to_vec()));
+    let needed = |column: Column| {
+        let cells = rates.vms.iter().map(|vm| column.cell(vm).chars().count());
+        (column, cells.chain([column.title().len()]).max().unwrap_or(0))
+    };
+    let all = Column::ALL.into_iter().filter(|column| *column != Column::Trend).map(needed).collect::<Vec<_>>();
+    let shown = fitting(&all, width.unwrap_or(usize::MAX));
+    // A grid aligns its first columns to the left, and all others to the right.
+    let (left, right): (Vec<Column>, Vec<Column>) =
+        shown.into_iter().map(|(column, _)| column).partition(|column| column.is_left());
+    let count = left.len();
+    let columns = [left, right].concat();
+    let mut grid = Grid::new(columns.iter().map(|column| column.title().to_string()).collect(), count);
+    rates.vms.iter().for_each(|vm| grid.add(columns.iter().map(|column| column.cell(vm)).collect()));
     grid.to_string()
 }
 
-/// Shows the table on the whole terminal until the user ends it.
-fn show(client: &Client, interval: Nanos, mut order: Order) -> Result<(), Failure> {
-    let mut before = Sample::read(client)?;
-    let mut rates = Rates::between(&before, &before);
+/// Shows the VMs on the whole terminal until the user ends it.
+fn show<S: Service + Clone + Send + 'static>(service: S, interval: Nanos, order: Order) -> Result<(), Failure> {
+    // The first reading reports a service that does not run before the terminal changes.
+    let first = service.sample()?;
+    // An interrupt ends the loop below, which restores the terminal.
+    let _in_order = output::end_in_order();
     let mut screen = Screen::open()?;
-    let mut next = clock::now().saturating_add(interval);
+    let worker = Worker::start(service, interval, wait_for_report);
+    let mut model = Model::new(first, interval, order, clock::now());
+    screen.draw(&mut model)?;
     loop {
-        rates.sort(order);
-        screen.draw(&rates, order, interval)?;
-        loop {
-            match screen.key(next.saturating_since(clock::now()).min(CHECK))? {
-                Some(Key::End) => return Ok(()),
-                Some(Key::Order(chosen)) => {
-                    order = chosen;
-                    break;
+        let next = worker.news.recv_timeout(CHECK).ok();
+        if output::is_interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        if worker.has_failed() {
+            return Err(anyhow!("a thread of this program has failed").into());
+        }
+        let mut is_changed = model.tick(clock::now());
+        for news in next.into_iter().chain(worker.news.try_iter()) {
+            is_changed = true;
+            let effects = match news {
+                News::Report(report) => match report.context("cannot read from the terminal")? {
+                    Report::Key(key) => model.key(key),
+                    Report::Resized => Vec::new(),
+                },
+                News::Reply(reply) => model.reply(reply),
+            };
+            for effect in effects {
+                match effect {
+                    Effect::Ask(request) => worker.ask(request),
+                    Effect::Quit => return Ok(()),
+                    Effect::Interrupt => return Err(Failure::Interrupted),
                 }
-                Some(Key::Resized) => break,
-                None if output::is_interrupted() => return Err(Failure::Interrupted),
-                None => {}
             }
-            if clock::now() >= next {
-                let after = Sample::read(client)?;
-                rates = Rates::between(&before, &after);
-                before = after;
-                next = clock::now().saturating_add(interval);
-                break;
-            }
+        }
+        if is_changed {
+            screen.draw(&mut model)?;
         }
     }
 }

@@ -1,41 +1,24 @@
-//! [`Rates`]: what each VM has used, waited for and missed between two samples.
+//! [`Rates`]: what each VM has used, received, waited for and missed between two samples.
 
 use super::super::views::promise;
 use super::order::Order;
-use crate::failure::Failure;
-use api::{Client, CpuTime, Usage, Usages, Vm};
+use super::sample::Sample;
+use api::{CpuTime, Desired, Host, Kind, Phase, Usage, Vm};
 use serde::Serialize;
 use std::cmp::Reverse;
 
 const MILLION: u128 = 1_000_000;
 
-/// The VMs and their CPU time at one instant.
-#[derive(Clone, Debug)]
-pub(super) struct Sample {
-    vms: Vec<Vm>,
-    usages: Usages,
-}
-
-impl Sample {
-    pub(super) fn read(client: &Client) -> Result<Sample, Failure> {
-        Ok(Sample { vms: client.list()?.vms, usages: client.usages()? })
-    }
-
-    fn usage(&self, id: &str) -> Option<&Usage> {
-        self.usages.vms.iter().find(|usage| usage.id == id)
-    }
-
-    fn vm(&self, id: &str) -> Option<&Vm> {
-        self.vms.iter().find(|vm| vm.id == id)
-    }
-}
-
-/// What the VMs have used between two samples.
+/// What the VMs have used between two samples. The schema of `tactus top --json`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Rates {
     /// Time between the samples. Unit: ns.
     pub(super) span_ns: u64,
     pub(super) vms: Vec<Rate>,
+    /// The host at the second sample.
+    pub(super) host: Host,
+    /// Sum of the promises in force. Unit: parts per million of a CPU.
+    pub(super) promised_ppm: u64,
 }
 
 /// What a VM has used between two samples. Shares are those of one CPU, in parts per million; `None`: not known yet, or the
@@ -57,17 +40,38 @@ pub(super) struct Rate {
     /// Numbers of judged and missed periods.
     pub(super) judged: u64,
     pub(super) missed: u64,
+    pub(super) kind: Kind,
+    /// The desired state.
+    pub(super) desired: Desired,
+    /// The promise in force. `None`: no promise is in force.
+    pub(super) granted_ppm: Option<u64>,
+    /// What keeps the promise.
+    pub(super) mechanism: Option<String>,
+    /// Reason why the desired state is not in force, and its remedy.
+    pub(super) reason: Option<String>,
+    pub(super) remedy: Option<String>,
+    /// CPU time that was due, and that was delivered, in the periods that ended. Unit: ns.
+    pub(super) due_ns: u64,
+    pub(super) delivered_ns: u64,
+    /// The delivered CPU time in parts per million of the due time. `None`: no time was due.
+    pub(super) delivered_of_due_ppm: Option<u64>,
+    /// The delivered CPU time as a share of one CPU.
+    pub(super) delivered_ppm: Option<u64>,
+    /// Numbers of judged and missed periods since the promise was put in force.
+    pub(super) judged_in_all: u64,
+    pub(super) missed_in_all: u64,
 }
 
 impl Rates {
     pub(super) fn between(before: &Sample, after: &Sample) -> Rates {
         let span_ns = after.usages.at_ns.saturating_sub(before.usages.at_ns);
-        let vms = after.vms.iter().map(|vm| rate(before, after, vm, span_ns)).collect();
-        Rates { span_ns, vms }
+        let vms: Vec<Rate> = after.vms.iter().map(|vm| rate(before, after, vm, span_ns)).collect();
+        let promised_ppm = vms.iter().filter_map(|vm| vm.granted_ppm).sum();
+        Rates { span_ns, vms, host: after.host.clone(), promised_ppm }
     }
 
     pub(super) fn sort(&mut self, order: Order) {
-        self.vms.sort_by(|one, other| one.name.cmp(&other.name));
+        self.vms.sort_by(|one, other| (&one.name, &one.id).cmp(&(&other.name, &other.id)));
         match order {
             Order::Name => {}
             Order::Used => self.vms.sort_by_key(|vm| Reverse(vm.used_ppm)),
@@ -80,13 +84,11 @@ impl Rates {
 fn rate(before: &Sample, after: &Sample, vm: &Vm, span_ns: u64) -> Rate {
     let now = after.usage(&vm.id);
     let was = before.usage(&vm.id).filter(|was| now.is_some_and(|now| now.pid == was.pid));
-    let share = |of: fn(&Usage) -> u64| {
-        let ran = of(now?).saturating_sub(of(was?));
-        u64::try_from((u128::from(ran) * MILLION).checked_div(span_ns.into())?).ok()
-    };
+    let share = |of: fn(&Usage) -> u64| ppm(of(now?).saturating_sub(of(was?)), span_ns);
     // The counters begin again with a new promise.
     let earlier = before.vm(&vm.id).map(|vm| vm.measured).filter(|was| was.judged <= vm.measured.judged);
-    let earlier = earlier.unwrap_or_default();
+    let measured = vm.measured.since(&earlier.unwrap_or_default());
+    let is_due = measured.due_ns > 0;
     Rate {
         id: vm.id.clone(),
         name: vm.name.clone(),
@@ -96,63 +98,36 @@ fn rate(before: &Sample, after: &Sample, vm: &Vm, span_ns: u64) -> Rate {
         used_ppm: share(|usage| main(usage).ran_ns),
         waited_ppm: share(|usage| main(usage).waited_ns),
         others_ppm: now.filter(|now| now.vcpus > 0).and_then(|_| share(|usage| usage.of_others.ran_ns)),
-        judged: vm.measured.judged - earlier.judged,
-        missed: vm.measured.missed.saturating_sub(earlier.missed),
+        judged: measured.judged,
+        missed: measured.missed,
+        kind: vm.kind,
+        desired: vm.desired.clone(),
+        granted_ppm: granted_ppm(vm),
+        mechanism: vm.state.mechanism.clone(),
+        reason: vm.state.reason.clone(),
+        remedy: vm.state.remedy.clone(),
+        due_ns: measured.due_ns,
+        delivered_ns: measured.delivered_ns,
+        delivered_of_due_ppm: ppm(measured.delivered_ns, measured.due_ns),
+        delivered_ppm: ppm(measured.delivered_ns, span_ns).filter(|_| is_due),
+        judged_in_all: vm.measured.judged,
+        missed_in_all: vm.measured.missed,
     }
+}
+
+/// Returns the promise in force as a share of one CPU.
+fn granted_ppm(vm: &Vm) -> Option<u64> {
+    let is_in_force = matches!(vm.state.phase, Phase::Kept | Phase::NotKept);
+    let promise = vm.desired.promise.as_ref().filter(|_| is_in_force)?;
+    ppm(promise.slice_ns, promise.period_ns)
+}
+
+/// Returns `part` in parts per million of `whole`; `None`: `whole` is zero.
+fn ppm(part: u64, whole: u64) -> Option<u64> {
+    u64::try_from((u128::from(part) * MILLION).checked_div(whole.into())?).ok()
 }
 
 /// Returns the CPU time of the vCPUs, or of all threads if none has the name of a vCPU.
 fn main(usage: &Usage) -> CpuTime {
     if usage.vcpus > 0 { usage.of_vcpus } else { usage.of_others }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use api::{Desired, Kind, Measured, Phase, State};
-
-    /// Returns a sample of one VM: its pid, the CPU time and waits of its vCPUs in ms, and its judged and missed periods.
-    pub(in super::super) fn sample(at_ms: u64, pid: u32, times: (u64, u64), periods: (u64, u64)) -> Sample {
-        let time = |(ran, waited): (u64, u64)| CpuTime { ran_ns: ran * 1_000_000, waited_ns: waited * 1_000_000 };
-        let of_others = time((times.0 / 10, 0));
-        let usage = Usage { id: "vm1".into(), pid, vcpus: 2, of_vcpus: time(times), of_others };
-        let measured = Measured { periods: periods.0, judged: periods.0, missed: periods.1, ..Measured::default() };
-        let vm = Vm {
-            id: "vm1".into(),
-            name: "vm1".into(),
-            kind: Kind::Qemu,
-            process: None,
-            vcpus: Vec::new(),
-            generation: 0,
-            desired: Desired::default(),
-            source: None,
-            state: State { phase: Phase::Kept, mechanism: None, reason: None, remedy: None },
-            measured,
-        };
-        Sample { vms: vec![vm], usages: Usages { at_ns: at_ms * 1_000_000, vms: vec![usage] } }
-    }
-
-    #[test]
-    fn shares_are_those_of_one_cpu_between_two_samples() {
-        let (before, after) = (sample(0, 7, (1_000, 50), (100, 4)), sample(2_000, 7, (4_000, 250), (300, 7)));
-        let rates = Rates::between(&before, &after);
-        let vm = &rates.vms[0];
-        assert_eq!((vm.used_ppm, vm.waited_ppm, vm.others_ppm), (Some(1_500_000), Some(100_000), Some(150_000)));
-        assert_eq!((vm.vcpus, vm.judged, vm.missed), (Some(2), 200, 3));
-        let unnamed = |mut sample: Sample| {
-            sample.usages.vms[0].vcpus = 0;
-            sample
-        };
-        let vm = &Rates::between(&unnamed(before), &unnamed(after)).vms[0];
-        assert_eq!((vm.vcpus, vm.used_ppm, vm.others_ppm), (None, Some(150_000), None), "vCPUs are not known");
-    }
-
-    #[test]
-    fn nothing_is_known_of_another_process_or_without_time_between() {
-        let (before, after) = (sample(0, 7, (1_000, 50), (100, 4)), sample(2_000, 8, (500, 2), (3, 1)));
-        let vm = &Rates::between(&before, &after).vms[0];
-        assert_eq!((vm.used_ppm, vm.waited_ppm), (None, None));
-        assert_eq!((vm.judged, vm.missed), (3, 1), "the counters have begun again");
-        assert_eq!(Rates::between(&before, &before).vms[0].used_ppm, None);
-    }
 }

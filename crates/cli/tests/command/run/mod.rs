@@ -15,6 +15,7 @@ mod freezes;
 mod front_ends;
 mod gangs;
 mod groups;
+mod host_views;
 mod instants;
 mod interferes;
 mod keeps;
@@ -31,6 +32,7 @@ mod sandbox;
 mod service;
 mod shares;
 mod sleepers;
+mod top;
 mod victim;
 mod vm;
 

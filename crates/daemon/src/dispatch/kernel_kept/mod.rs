@@ -509,6 +509,10 @@ impl<K: Kernel> Promises for KernelKept<K> {
         None
     }
 
+    fn cpu(&self, _: EntityId) -> Option<CpuId> {
+        None
+    }
+
     fn name_of_holder(&self, thread: &Identity) -> Option<String> {
         self.threads.iter().find(|it| it.identity == *thread).map(|it| it.name.clone())
     }

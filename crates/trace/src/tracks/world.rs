@@ -1,39 +1,37 @@
-//! [`WorldChromeWriter`]: writes hosts and guests to one file.
+//! [`WorldTracks`]: the tracks of hosts and guests.
 
-use super::fail;
-use super::pen::{Pen, Places, Tracks, json};
+use super::{Arg, Pen, Place, Places, Process, Slice, Track, Tracks};
 use crate::follow::{Fact, Follower};
-use crate::timeline::{Span, State};
+use crate::span::{Span, State};
 use crate::world::Levels;
-use crate::{Event, MACHINES_MAX, MachineHeader, MachineId, WorldHeader, WorldSink};
+use crate::{Account, Event, MACHINES_MAX, MachineHeader, MachineId, WorldHeader, WorldSink};
 use sched::{CpuId, EntityId, Instant};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
 
 /// Number of the first track. Tracks are numbered in order of appearance, above the numbers of the processes. A machine
 /// has at most two processes.
-const FIRST_TRACK: u64 = 10_000;
+pub(crate) const FIRST_TRACK: u64 = 10_000;
 const _: () = assert!(2 * MACHINES_MAX < 10_000);
 
-/// Writes the trace of a world as Chrome trace events. [`finish`](WorldChromeWriter::finish) completes the file.
+/// Writes the trace of a world as tracks. [`finish`](WorldTracks::finish) completes the tracks.
 #[derive(Debug)]
-pub struct WorldChromeWriter<W: Write> {
+pub(crate) struct WorldTracks<P> {
     /// Followers of the machines. A follower in use is `None` in this list.
     followers: Vec<Option<Follower>>,
     /// Machines with an event at the current instant.
     touched: BTreeSet<MachineId>,
-    scribe: Scribe<W>,
+    scribe: Scribe<P>,
 }
 
 /// The writer without the followers.
 #[derive(Debug)]
-struct Scribe<W: Write> {
+struct Scribe<P> {
     /// Time of the world, and links between its machines. `None`: the header is invalid, and `pen` stores the error.
     levels: Option<Levels>,
     machines: Vec<Machine>,
     /// Whether the trace has ended.
     over: bool,
-    pen: Pen<W>,
+    pen: P,
 }
 
 /// A machine.
@@ -50,38 +48,33 @@ struct Machine {
     runs: BTreeMap<EntityId, (CpuId, Span)>,
 }
 
-impl<W: Write> WorldChromeWriter<W> {
-    /// Creates a writer and writes the header. `to` need not be buffered.
-    pub fn new(to: W, header: &WorldHeader) -> WorldChromeWriter<W> {
+impl<P: Pen> WorldTracks<P> {
+    /// Creates the tracks of a world, and writes their names with `pen`.
+    pub(crate) fn new(pen: P, header: &WorldHeader) -> WorldTracks<P> {
         let (followers, touched) = (Vec::new(), BTreeSet::new());
-        let mut scribe = Scribe { levels: None, machines: Vec::new(), over: false, pen: Pen::new(to, FIRST_TRACK) };
+        let mut scribe = Scribe { levels: None, machines: Vec::new(), over: false, pen };
         match Levels::new(header) {
             Ok(levels) => scribe.levels = Some(levels),
             Err(error) => {
-                fail(&mut scribe.pen.output, error);
-                return WorldChromeWriter { followers, touched, scribe };
+                scribe.pen.fail(error);
+                return WorldTracks { followers, touched, scribe };
             }
         }
-        let about: Vec<String> = header.ids().zip(&header.machines).map(|(id, machine)| about(id, machine)).collect();
-        scribe.pen.begin(format_args!("{}", about.join(",")));
+        scribe.pen.begin(header);
         let tree = header.tree();
-        let places: BTreeMap<MachineId, usize> =
-            tree.iter().enumerate().map(|(place, &(id, _))| (id, 2 * place)).collect();
+        let ranks: BTreeMap<MachineId, usize> =
+            tree.iter().enumerate().map(|(rank, &(id, _))| (id, 2 * rank)).collect();
         let hosts: BTreeSet<MachineId> = header.machines.iter().filter_map(|machine| machine.host).collect();
         for (id, machine) in header.ids().zip(&header.machines) {
-            let introduced = introduce(&mut scribe.pen, id, machine, hosts.contains(&id), places[&id]);
+            let introduced = introduce(&mut scribe.pen, id, machine, hosts.contains(&id), ranks[&id]);
             scribe.machines.push(introduced);
         }
         let followers = header.machines.iter().map(|machine| Some(Follower::new(&machine.header))).collect();
-        WorldChromeWriter { followers, touched, scribe }
+        WorldTracks { followers, touched, scribe }
     }
 
-    /// Ends the current slices, completes the file, and returns the inner writer.
-    ///
-    /// # Errors
-    /// The first error of the whole run: an error of the inner writer, or `InvalidData` that contains an
-    /// [`Inconsistent`](crate::Inconsistent).
-    pub fn finish(mut self) -> io::Result<W> {
+    /// Ends the current slices, and returns the pen.
+    pub(crate) fn finish(mut self) -> P {
         if let Some(levels) = &self.scribe.levels {
             let (end, all) = (levels.now(), levels.header.ids());
             self.touched.extend(all.clone());
@@ -95,7 +88,7 @@ impl<W: Write> WorldChromeWriter<W> {
                 follower.finish(&mut |fact| scribe.write(followers, id, &fact));
             }
         }
-        self.scribe.pen.finish()
+        self.scribe.pen
     }
 
     /// Writes the states that ended before `at`, the new time.
@@ -111,15 +104,15 @@ impl<W: Write> WorldChromeWriter<W> {
     }
 }
 
-impl<W: Write> WorldSink for WorldChromeWriter<W> {
+impl<P: Pen> WorldSink for WorldTracks<P> {
     fn record(&mut self, id: MachineId, at: Instant, event: &Event) {
         let Some(levels) = &mut self.scribe.levels else { return };
-        if self.scribe.pen.output.has_failed() {
+        if self.scribe.pen.has_failed() {
             return;
         }
         let moves_on = at > levels.now();
         if let Err(error) = levels.take(id, at, event) {
-            fail(&mut self.scribe.pen.output, error);
+            self.scribe.pen.fail(error);
             return;
         }
         if moves_on {
@@ -132,12 +125,19 @@ impl<W: Write> WorldSink for WorldChromeWriter<W> {
         self.followers[id.index()] = Some(follower);
         if let (Err(error), Some(levels)) = (outcome, &self.scribe.levels) {
             let error = levels.wrong(id, at, &error.reason);
-            fail(&mut self.scribe.pen.output, error);
+            self.scribe.pen.fail(error);
+        }
+    }
+
+    fn account(&mut self, id: MachineId, at: Instant, entity: EntityId, account: &Account) {
+        let Scribe { levels: Some(_), machines, pen, .. } = &mut self.scribe else { return };
+        if let Some(machine) = machines.get_mut(id.index()).filter(|_| !pen.has_failed()) {
+            machine.tracks.account(pen, at, entity, account);
         }
     }
 }
 
-impl<W: Write> Scribe<W> {
+impl<P: Pen> Scribe<P> {
     fn write(&mut self, followers: &[Option<Follower>], id: MachineId, fact: &Fact<'_>) {
         self.machines[id.index()].tracks.write(&mut self.pen, fact);
         let (Fact::Span { entity, span, .. }, Some(levels)) = (*fact, &self.levels) else { return };
@@ -172,46 +172,44 @@ impl<W: Write> Scribe<W> {
         let machine = &self.machines[guest.index()];
         let Some(host) = machine.host.map(|host| &self.machines[host.index()]) else { return };
         let Some(first) = host.within else { return };
-        let name = json(&format!("{}: {}", machine.name, machine.tracks.name(task)));
-        let args = format_args!("\"entity\":\"{task}\",\"machine\":\"{guest}\",\"vcpu\":\"{vcpu}\"");
-        let looks = format!("\"name\":{name},\"cat\":\"guest\"");
-        self.pen.slice(&looks, host.tracks.places.cpus, first + seat.index() as u64, span, args);
+        let name = format!("{}: {}", machine.name, machine.tracks.name(task));
+        let args = &[("entity", Arg::Text(&task)), ("machine", Arg::Text(&guest)), ("vcpu", Arg::Text(&vcpu))];
+        let place = Place { process: host.tracks.places.cpus, track: first + seat.index() as u64 };
+        self.pen.slice(place, &Slice { name: &name, category: "guest", colour: None, span, args, woken: None });
     }
-}
-
-/// Returns the header of a machine, as a member of a JSON object.
-fn about(id: MachineId, machine: &MachineHeader) -> String {
-    let (name, policy) = (json(&machine.name), json(&machine.header.policy));
-    let (cpus, seed) = (machine.header.cpus, machine.header.seed);
-    let host = machine.host.map(|host| format!(",\"host\":\"{host}\"")).unwrap_or_default();
-    format!("\"{id}\":{{\"name\":{name},\"policy\":{policy},\"cpus\":{cpus},\"seed\":\"{seed}\"{host}}}")
 }
 
 /// Writes the names of a machine's processes and CPU tracks.
-fn introduce<W: Write>(
-    pen: &mut Pen<W>,
+fn introduce<P: Pen>(
+    pen: &mut P,
     id: MachineId,
     MachineHeader { name, header, host }: &MachineHeader,
     has_guests: bool,
-    place: usize,
+    rank: usize,
 ) -> Machine {
     let shown = if name.is_empty() { id.to_string() } else { name.clone() };
-    let cpus = 2 * id.0 + 1;
+    let number_of = |id: MachineId| 2 * id.0 + 1;
+    let cpus = number_of(id);
     let (entities, cpu) = if host.is_none() { (cpus + 1, "CPU") } else { (cpus, "vCPU") };
-    pen.process(cpus, &json(&shown), place);
+    let parent = host.map(number_of);
+    pen.process(&Process { number: cpus, name: &shown, rank, parent, header: Some(header) });
     if entities != cpus {
-        pen.process(entities, &json(&format!("{shown}: entities")), place + 1);
+        let name = format!("{shown}: entities");
+        pen.process(&Process { number: entities, name: &name, rank: rank + 1, parent: Some(cpus), header: None });
     }
-    let mut row = |what: &str, offset| {
+    // The tracks of guests are below the tracks of the CPUs, whose first number is `above`.
+    let mut row = |above: Option<u64>| {
         let numbers: Vec<u64> = (0..header.cpus).map(|_| pen.next_track()).collect();
-        for (cpu, &number) in numbers.iter().enumerate() {
-            let name = json(&format!("{what} {cpu}{}", if offset > 0 { ": guests" } else { "" }));
-            pen.track(cpus, number, &name, 2 * cpu as u64 + offset);
+        for (index, &track) in numbers.iter().enumerate() {
+            let name = format!("{cpu} {index}{}", if above.is_some() { ": guests" } else { "" });
+            let rank = 2 * index as u64 + u64::from(above.is_some());
+            let parent = above.map(|first| first + index as u64);
+            pen.track(&Track { place: Place { process: cpus, track }, name: &name, rank, parent });
         }
         numbers[0]
     };
-    let first_cpu = row(cpu, 0);
-    let within = has_guests.then(|| row(cpu, 1));
+    let first_cpu = row(None);
+    let within = has_guests.then(|| row(Some(first_cpu)));
     let tracks = Tracks::new(Places { cpus, first_cpu, entities });
     Machine { tracks, name: shown, host: *host, within, runs: BTreeMap::new() }
 }

@@ -1,0 +1,47 @@
+//! [`Demand`]: the bursts of the threads of all VMs, for a preview of other promises.
+
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+use utoipa::ToSchema;
+
+/// Range of the time for which the demand is observed. Unit: ms.
+pub const DEMAND_MS: RangeInclusive<u64> = 100..=10_000;
+
+/// The bursts of the threads of all VMs, observed for some time.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Demand {
+    /// Length of the observation. Unit: ns.
+    pub length_ns: u64,
+    /// The VMs that run, by name.
+    pub vms: Vec<VmDemand>,
+    /// Reason why no burst is known. Absent: they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unrecorded: Option<String>,
+    /// Number of context switches that were lost, because the service did not read them in time.
+    pub lost: u64,
+}
+
+/// The bursts of the threads of a VM.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VmDemand {
+    /// Id of the VM.
+    pub id: String,
+    /// The threads that the VM had at the start, by tid.
+    pub threads: Vec<ThreadDemand>,
+}
+
+/// The bursts of a thread.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ThreadDemand {
+    /// Tid of the thread.
+    pub tid: u32,
+    /// Name of the thread.
+    pub name: String,
+    /// Whether the thread runs a vCPU.
+    pub is_vcpu: bool,
+    /// Whether the bursts were observed. A thread that slept throughout was observed, and has none.
+    pub is_observed: bool,
+    /// CPU time of each burst, and the time until the next one: a sleep, and the wait for a CPU after it. The last 1,000
+    /// bursts. A thread that never slept has one burst with no time after it. Unit: ns.
+    pub bursts: Vec<[u64; 2]>,
+}

@@ -1,0 +1,394 @@
+//! [`preview`]: what a host would do with other promises, from the demand of its VMs.
+//!
+//! The host becomes a scenario under the policy of the core. Each VM is a VM with as many vCPUs as its promise has CPUs, and a
+//! guest in which its threads run in turns. A thread repeats the bursts that were observed; a thread without bursts counts as
+//! always runnable. The time that no promise needs is shared as the policy does it, and not as the kernel of the host.
+
+use input::files::Files;
+use input::problem::{Problem, Problems};
+use report::Report;
+use run::{Observers, Progress, Run};
+use scenario::Scenario;
+use sched::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Policy of the core (`daemon::terms::POLICY`).
+const POLICY: &str = "gang-edf";
+/// Its knobs on a real host, except that time without promises is shared.
+const KNOBS: &str = "late = \"carry\", rest = \"renew\", change = \"due\"";
+/// Minimum horizon of a preview, and the number of the longest periods that it has at least.
+const HORIZON: Nanos = Nanos::s(1);
+const PERIODS: u64 = 5;
+/// Number of steps of a run, 1,000 events each, after which a preview is cut.
+const STEPS_MOST: u32 = 2_000;
+/// Range of a period, and maximum number of bursts of a thread.
+const PERIOD_MOST: Nanos = Nanos::s(60);
+const BURSTS_MOST: usize = 1_000;
+/// Maximum length of an id that is a name in the scenario. Unit: bytes.
+const NAME_MOST: usize = 90;
+
+/// A host with its VMs, and what is desired for them.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PreviewRequest {
+    /// Number of CPUs.
+    pub cpus: usize,
+    /// Part of each CPU that may be promised. Unit: percent.
+    pub promisable_percent: u32,
+    /// The VMs.
+    pub vms: Vec<PreviewVm>,
+}
+
+/// A VM.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PreviewVm {
+    /// Id in the interface of the service.
+    pub id: String,
+    /// What is desired, as in the interface of the service.
+    #[serde(default)]
+    pub desired: Desired,
+    /// The threads.
+    pub threads: Vec<Thread>,
+}
+
+/// What is desired for a VM: the part of the interface of the service that a preview needs.
+#[derive(Clone, Default, Debug, Deserialize)]
+#[serde(default)]
+pub struct Desired {
+    /// The promise.
+    pub promise: Option<Promise>,
+    /// Weight in the scale of `cpu.weight`.
+    pub weight: Option<u32>,
+    /// Maximum CPU time. Unit: percent of a CPU.
+    pub cap_percent: Option<u32>,
+    /// Whether nothing of this is in force.
+    pub paused: bool,
+}
+
+/// A promise: a slice in every period.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Promise {
+    /// CPU time in every period, summed over all CPUs of the promise. Unit: ns.
+    pub slice_ns: u64,
+    /// Length of the period. Unit: ns.
+    pub period_ns: u64,
+    /// Number of CPUs among which the slice is divided.
+    #[serde(default = "one")]
+    pub cpus: u16,
+    /// Whether the parts of the slice are received at the same time.
+    #[serde(default)]
+    pub gang: bool,
+    /// `soft` or `hard`.
+    #[serde(default)]
+    pub limit: Limit,
+}
+
+fn one() -> u16 {
+    1
+}
+
+/// What happens to a VM that has used up its slice.
+#[derive(Clone, Copy, Default, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// It competes for the remaining time.
+    #[default]
+    Soft,
+    /// It waits for its next period.
+    Hard,
+}
+
+/// A thread of a VM.
+#[derive(Clone, Default, Debug, Deserialize)]
+#[serde(default)]
+pub struct Thread {
+    /// Whether the thread runs a vCPU.
+    pub is_vcpu: bool,
+    /// CPU time of each burst, and the sleep after it. Unit: ns. Empty: the thread counts as always runnable.
+    pub bursts: Vec<[u64; 2]>,
+    /// Whether the bursts were observed. A thread that slept throughout was observed, and has none.
+    pub is_observed: bool,
+}
+
+/// What a host would do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Preview {
+    /// The simulated time. Unit: ns.
+    pub horizon_ns: u64,
+    /// Whether the time is shorter than usual, because it has too many events.
+    pub is_cut: bool,
+    /// The scenario, and the files that it names.
+    pub scenario: String,
+    /// The files of the scenario, by name.
+    pub files: BTreeMap<String, String>,
+    /// The VMs, in the order of the request.
+    pub vms: Vec<Predicted>,
+}
+
+/// What a VM would receive.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Predicted {
+    /// Id of the VM.
+    pub id: String,
+    /// Whether the demand of a thread is not known, so that it counts as always runnable.
+    pub is_assumed: bool,
+    /// Number of periods in which the VM was runnable throughout.
+    pub judged: u64,
+    /// Number of these periods in which the VM received less CPU time than was due.
+    pub missed: u64,
+    /// CPU time. Unit: millionths of a CPU.
+    pub delivered_ppm: u64,
+    /// Number of wake-ups.
+    pub wakeups: u64,
+    /// 99th percentile of the time from a wake-up to the CPU; the largest of the vCPUs. Unit: ns.
+    pub wakeup_p99_ns: u64,
+    /// 99th percentile of the waits for a CPU; the largest of the vCPUs. Unit: ns.
+    pub wait_p99_ns: u64,
+}
+
+/// Runs the host of a request.
+pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problems> {
+    let horizon = horizon(request)?;
+    let written = write(request);
+    let (run, is_cut) = (written.run(horizon)?, false);
+    let (report, horizon, is_cut) = match run {
+        Ended::Finished(report) => (report, horizon, is_cut),
+        Ended::Cut(at) => {
+            let shorter = at.saturating_since(Instant::ZERO);
+            match written.run(shorter)? {
+                Ended::Finished(report) => (report, shorter, true),
+                Ended::Cut(_) => return Err(Problem::new("the preview has too many events in no time").into()),
+            }
+        }
+    };
+    let Written { names, scenario, files } = written;
+    let vms = request.vms.iter().zip(&names).map(|(vm, name)| predicted(vm, name, &report)).collect();
+    Ok(Preview { horizon_ns: horizon.as_ns(), is_cut, scenario, files, vms })
+}
+
+/// Returns the simulated time of a request, whose values may be those of a slider.
+fn horizon(request: &PreviewRequest) -> Result<Nanos, Problem> {
+    let promises = request.vms.iter().filter_map(|vm| vm.desired.promise.as_ref());
+    let longest = promises.map(|promise| Nanos::ns(promise.period_ns)).max().unwrap_or(Nanos::ZERO);
+    if longest > PERIOD_MOST {
+        let reason = format!("a period of {longest} is too long for a preview");
+        return Err(Problem::new(reason).help(format!("use at most {PERIOD_MOST}")));
+    }
+    Ok(HORIZON.max(longest.saturating_mul(PERIODS)))
+}
+
+/// A host as a scenario.
+#[derive(Debug)]
+struct Written {
+    /// Names of the VMs.
+    names: Vec<String>,
+    scenario: String,
+    files: BTreeMap<String, String>,
+}
+
+/// The end of a run.
+#[derive(Debug)]
+enum Ended {
+    Finished(Box<Report>),
+    /// The run had too many events until this instant.
+    Cut(Instant),
+}
+
+impl Written {
+    fn run(&self, length: Nanos) -> Result<Ended, Problems> {
+        let files: BTreeMap<String, Vec<u8>> =
+            self.files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes())).collect();
+        let files: Arc<dyn Files> = Arc::new(files);
+        let mut scenario = Scenario::with_files("preview.toml", self.scenario.clone().into_bytes(), files)?;
+        scenario.length = length;
+        let scenario = Arc::new(scenario);
+        let choices = run::choose(&scenario, &[], &[])?;
+        let run = Run::new(Arc::clone(&scenario), choices.into_iter().next().expect("the scenario names a policy"));
+        let (mut steps, mut at) = (0, Instant::ZERO);
+        let goes_on = |progress: Progress| {
+            steps += 1;
+            at = progress.now;
+            steps <= STEPS_MOST
+        };
+        let outcome = run.play_while(Observers::none(), goes_on)?;
+        Ok(outcome.map_or(Ended::Cut(at), |outcome| Ended::Finished(Box::new(Report::of(outcome)))))
+    }
+}
+
+/// Returns the names of VMs in a scenario: their ids, which are in messages, or numbers if an id cannot be a name.
+fn names(vms: &[PreviewVm]) -> Vec<String> {
+    let is_name = |id: &str| {
+        let is_plain = |c: char| c.is_ascii_graphic() && !"/\"\\`".contains(c);
+        (1..=NAME_MOST).contains(&id.len()) && id.chars().all(is_plain)
+    };
+    let all = vms.iter().enumerate();
+    all.map(|(at, vm)| if is_name(&vm.id) { vm.id.clone() } else { format!("VM {at}") }).collect()
+}
+
+/// Returns the host of a request as a scenario.
+fn write(request: &PreviewRequest) -> Written {
+    let (names, mut scenario, mut files) = (names(&request.vms), String::new(), BTreeMap::new());
+    let reserve = 100_u32.saturating_sub(request.promisable_percent);
+    let mut line = |text: String| writeln!(scenario, "{text}").expect("text can be written to");
+    line("name = \"preview\"".to_string());
+    line(format!("cpus = {}", request.cpus));
+    line(format!("length = \"{HORIZON}\""));
+    line(format!("policy = {{ name = \"{POLICY}\", knobs = {{ {KNOBS}, reserve = {reserve} }} }}"));
+    for (at, (vm, name)) in request.vms.iter().zip(&names).enumerate() {
+        let vcpus = vm.threads.iter().filter(|thread| thread.is_vcpu).count().max(1);
+        let promise = vm.desired.promise.as_ref().filter(|_| !vm.desired.paused);
+        let cpus = promise.map_or(vcpus, |promise| usize::from(promise.cpus.max(1)));
+        line(format!("\n[[vm]]\nname = \"{name}\"\nvcpus = {cpus}\nguest = \"round-robin\""));
+        if let Some(Promise { slice_ns, period_ns, gang, limit, .. }) = promise {
+            let slice = slice_ns / cpus as u64;
+            line(format!("slice = \"{slice}ns\"\nperiod = \"{period_ns}ns\"\ngang = {}", *gang && cpus > 1));
+            line(format!("limit = \"{}\"", if matches!(limit, Limit::Hard) { "hard" } else { "soft" }));
+        }
+        if let Some(weight) = vm.desired.weight.filter(|_| !vm.desired.paused) {
+            line(format!("cgroup_weight = {weight}"));
+        }
+        if let Some(cap) = vm.desired.cap_percent.filter(|_| !vm.desired.paused) {
+            line(format!("cap = {cap}"));
+        }
+        for (number, thread) in vm.threads.iter().enumerate() {
+            let Some(workload) = workload(thread, &format!("vm{at}-{number}.json"), &mut files) else { continue };
+            line(format!("[[vm.task]]\nname = \"thread-{number}\"\nworkload = {workload}"));
+        }
+    }
+    Written { names, scenario, files }
+}
+
+/// Returns the workload of a thread, and adds its file; `None`: the thread sleeps throughout.
+fn workload(thread: &Thread, name: &str, files: &mut BTreeMap<String, String>) -> Option<String> {
+    let us = |ns: u64| ns.div_ceil(1_000);
+    // A burst needs a sleep, so that time passes even if the CPU time is shorter than the unit of the file.
+    let bursts: Vec<[u64; 2]> =
+        thread.bursts.iter().take(BURSTS_MOST).map(|[run, sleep]| [us(*run), us(*sleep).max(1)]).collect();
+    if bursts.is_empty() {
+        return (!thread.is_observed).then(|| "\"hog\"".to_string());
+    }
+    let event = |(at, [run, sleep]): (usize, &[u64; 2])| format!("\"run{at}\": {run}, \"sleep{at}\": {sleep}");
+    let events: Vec<String> = bursts.iter().enumerate().map(event).collect();
+    let text = format!("{{ \"tasks\": {{ \"thread\": {{ \"loop\": -1, {} }} }} }}\n", events.join(", "));
+    files.insert(name.to_string(), text);
+    Some(format!("{{ rt-app = \"{name}\" }}"))
+}
+
+/// Returns what the VM `name` of a report received.
+fn predicted(vm: &PreviewVm, name: &str, report: &Report) -> Predicted {
+    let siblings = format!("{name}/");
+    let vcpus = report.entities.iter().filter(|entity| entity.name == name || entity.name.starts_with(&siblings));
+    let mut predicted = Predicted {
+        id: vm.id.clone(),
+        is_assumed: vm.threads.iter().any(|thread| !thread.is_observed),
+        judged: 0,
+        missed: 0,
+        delivered_ppm: 0,
+        wakeups: 0,
+        wakeup_p99_ns: 0,
+        wait_p99_ns: 0,
+    };
+    for vcpu in vcpus {
+        let got = &vcpu.got;
+        predicted.judged += got.periods_judged;
+        predicted.missed += got.periods_missed;
+        predicted.delivered_ppm += got.delivered_ppm;
+        predicted.wakeups += got.wakeups;
+        predicted.wakeup_p99_ns = predicted.wakeup_p99_ns.max(got.wakeup_p99_ns);
+        predicted.wait_p99_ns = predicted.wait_p99_ns.max(got.wait_p99_ns);
+    }
+    predicted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hog() -> Thread {
+        Thread { is_vcpu: true, ..Thread::default() }
+    }
+
+    fn bursts(run_us: u64, sleep_us: u64) -> Thread {
+        Thread { is_vcpu: true, bursts: vec![[run_us * 1_000, sleep_us * 1_000]], is_observed: true }
+    }
+
+    fn vm(id: &str, promise: Option<(u64, u64)>, threads: Vec<Thread>) -> PreviewVm {
+        let promise = promise.map(|(slice_us, period_us)| Promise {
+            slice_ns: slice_us * 1_000,
+            period_ns: period_us * 1_000,
+            cpus: 1,
+            gang: false,
+            limit: Limit::Soft,
+        });
+        PreviewVm { id: id.to_string(), desired: Desired { promise, ..Desired::default() }, threads }
+    }
+
+    fn run(cpus: usize, vms: Vec<PreviewVm>) -> Preview {
+        preview(&PreviewRequest { cpus, promisable_percent: 90, vms }).unwrap()
+    }
+
+    #[test]
+    fn a_promise_is_kept_beside_busy_vms_and_is_refused_if_it_does_not_fit() {
+        let others = || (0..3).map(|at| vm(&format!("hog {at}"), None, vec![hog()])).collect::<Vec<_>>();
+        let with = |slice_us| PreviewRequest {
+            cpus: 1,
+            promisable_percent: 90,
+            vms: [vec![vm("a/b", Some((slice_us, 10_000)), vec![hog(), hog()])], others()].concat(),
+        };
+        let kept = preview(&with(2_000)).unwrap();
+        let it = &kept.vms[0];
+        assert_eq!((kept.horizon_ns, kept.is_cut, it.id.as_str()), (1_000_000_000, false, "a/b"));
+        assert!(it.judged >= 98 && it.missed == 0 && it.delivered_ppm >= 200_000, "{it:?}");
+        assert!(it.is_assumed);
+        let refused = preview(&with(9_500)).unwrap_err().to_string();
+        assert!(refused.contains("`VM 0`") && refused.contains("90.00 % can still be promised"), "{refused}");
+        let sum: u64 = kept.vms.iter().map(|vm| vm.delivered_ppm).sum();
+        assert!((990_000..=1_000_000).contains(&sum), "{kept:?}");
+    }
+
+    #[test]
+    fn threads_repeat_their_bursts_and_a_thread_that_sleeps_does_nothing() {
+        let asleep = Thread { is_vcpu: true, bursts: Vec::new(), is_observed: true };
+        let vms = vec![
+            vm("typing", Some((2_000, 10_000)), vec![bursts(1_000, 9_000)]),
+            vm("asleep", None, vec![asleep]),
+            vm("hog", None, vec![hog()]),
+        ];
+        let found = run(1, vms);
+        let typing = &found.vms[0];
+        assert!((95..=101).contains(&typing.wakeups) && !typing.is_assumed, "{typing:?}");
+        assert!((95_000..=105_000).contains(&typing.delivered_ppm), "{typing:?}");
+        assert_eq!(found.vms[1].delivered_ppm, 0);
+        assert!(found.scenario.contains("rt-app") && found.files.len() == 1);
+    }
+
+    #[test]
+    fn a_long_period_has_a_long_horizon_and_many_events_cut_it() {
+        let long = run(1, vec![vm("a", Some((100_000, 1_000_000)), vec![hog()])]);
+        assert_eq!((long.horizon_ns, long.is_cut), (5_000_000_000, false));
+        let busy = (0..16).map(|at| vm(&at.to_string(), Some((100_000, 20_000_000)), vec![bursts(2, 2)])).collect();
+        let cut = run(16, busy);
+        assert!(cut.is_cut && (1..100_000_000_000).contains(&cut.horizon_ns), "{}", cut.horizon_ns);
+        let request = PreviewRequest {
+            cpus: 1,
+            promisable_percent: 90,
+            vms: vec![vm("a", Some((1_000, 61_000_000)), vec![hog()])],
+        };
+        assert!(preview(&request).unwrap_err().to_string().contains("too long"));
+    }
+
+    #[test]
+    fn slice_and_cpus_are_divided_and_weights_caps_and_pauses_count() {
+        let promise = Promise { slice_ns: 8_000_000, period_ns: 10_000_000, cpus: 2, gang: true, limit: Limit::Hard };
+        let desired = Desired { promise: Some(promise), ..Desired::default() };
+        let gang = PreviewVm { id: "gang".into(), desired, threads: vec![hog(), hog()] };
+        let mut paused = gang.clone();
+        paused.desired.paused = true;
+        let of = |vm: &PreviewVm| run(2, vec![vm.clone(), self::vm("hog", None, vec![hog(), hog()])]).vms.remove(0);
+        let found = of(&gang);
+        assert!(found.missed == 0 && (790_000..=810_000).contains(&found.delivered_ppm), "{found:?}");
+        assert_eq!(of(&paused).judged, 0);
+    }
+}

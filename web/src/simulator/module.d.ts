@@ -2,5 +2,6 @@
 declare module "tactus-module" {
   export function initSync(options: { module: WebAssembly.Module }): unknown;
   export function simulate(request: string, progress: (now: number, end: number) => void): string;
+  export function preview(request: string): string;
   export function policies(): string;
 }

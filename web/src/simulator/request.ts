@@ -82,6 +82,7 @@ export type OnProgress = (now_ns: number, end_ns: number) => void;
 export type Call =
   | { module: WebAssembly.Module }
   | { id: number; run: string }
+  | { id: number; preview: string }
   | { id: number; policies: true };
 
 /** A message of the worker about the call `id`. */

@@ -50,19 +50,26 @@ export class Simulator {
     return JSON.parse(await this.#call((id) => ({ id, run: text }), text, onProgress)) as Simulated;
   }
 
+  /** Runs a preview of promises, as crates/wasm describes it. Rejects like `run`, and cancels the present run or preview. */
+  async preview<Result>(request: object): Promise<Result> {
+    this.cancel();
+    const text = JSON.stringify(request);
+    return JSON.parse(await this.#call((id) => ({ id, preview: text }), text, () => {})) as Result;
+  }
+
   /** Returns all policies with their essays. */
   async policies(): Promise<Policy[]> {
     const json = await this.#call((id) => ({ id, policies: true }), "policies", () => {});
     return JSON.parse(json) as Policy[];
   }
 
-  /** Cancels the present run, if there is one. */
+  /** Cancels the present run or preview, if there is one. */
   cancel(): void {
     const all = [...this.#pending.values()];
-    const runs = all.filter(({ call }) => "run" in call);
+    const runs = all.filter(({ call }) => !("policies" in call));
     if (runs.length > 0) {
       this.#end(runs, () => new Cancelled("the run was cancelled"));
-      all.filter(({ call }) => !("run" in call)).forEach((pending) => this.#post(pending));
+      all.filter(({ call }) => "policies" in call).forEach((pending) => this.#post(pending));
     }
   }
 

@@ -160,6 +160,62 @@ pub(crate) fn node() -> Result<(), String> {
     debian("Node.js with npm", &["nodejs", "npm"], has)
 }
 
+/// Installs the packages of web/package-lock.json in web/node_modules, if these versions are missing there.
+///
+/// # Errors
+/// The reason why the packages are missing.
+pub(crate) fn packages_of_web() -> Result<(), String> {
+    let folder = root().join("web");
+    let changed = |path: &str| std::fs::metadata(folder.join(path)).and_then(|file| file.modified());
+    let has = changed("node_modules/.package-lock.json")
+        .is_ok_and(|installed| changed("package-lock.json").is_ok_and(|wanted| wanted <= installed));
+    if has {
+        return Ok(());
+    }
+    println!("      packages of web are missing: npm ci");
+    let mut install = Command::new("npm");
+    if works(install.args(["ci", "--no-audit", "--no-fund"]).current_dir(folder)) {
+        return Ok(());
+    }
+    Err("packages of web are missing and npm failed (cd web && npm ci)".to_string())
+}
+
+/// Version of mdBook.
+const MDBOOK: &str = "0.5.4";
+
+/// Installs mdBook, which makes the site of the documentation, in target/mdbook if it is missing there. Returns its path.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn mdbook() -> Result<PathBuf, String> {
+    let folder = root().join("target/mdbook");
+    let program = folder.join("bin/mdbook");
+    let has = || {
+        let printed = Command::new(&program).arg("--version").output();
+        printed.is_ok_and(|printed| printed.stdout.trim_ascii().ends_with(MDBOOK.as_bytes()))
+    };
+    if has() {
+        return Ok(program);
+    }
+    let wanted = format!("mdbook@{MDBOOK}");
+    println!("      mdBook is missing: cargo install --locked {wanted}");
+    // A fast build, without the server.
+    let mut install = cargo(&["install", "--locked", "--quiet", "--debug", "--force", &wanted]);
+    install.args(["--no-default-features", "--features", "search", "--root"]).arg(&folder);
+    if works(install.env("CARGO_PROFILE_DEV_DEBUG", "0")) && has() {
+        return Ok(program);
+    }
+    Err(format!("mdBook is missing and cargo install failed (cargo install --locked {wanted})"))
+}
+
+/// Installs Chromium, which opens the site, if it is missing.
+///
+/// # Errors
+/// The reason why the program is missing.
+pub(crate) fn chromium() -> Result<(), String> {
+    debian("Chromium", &["chromium"], || works(Command::new("chromium").args(["--no-sandbox", "--version"])))
+}
+
 /// Installs the tools of systemd that check units and create users, if they are missing.
 ///
 /// # Errors

@@ -19,6 +19,7 @@ mod program;
 mod python;
 mod root;
 mod seed;
+mod site;
 mod step;
 mod stream;
 mod test;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
     /// Run all checks: formatting, lints, tidiness, all tests, a minute of fuzzing, a few points of the papers'
-    /// experiments, WebAssembly, documentation, comparisons with other programs, the Python package, guest kernels, and a
+    /// experiments, WebAssembly, documentation, the site, comparisons with other programs, the Python package, guest kernels, and a
     /// new policy. The
     /// last line is `N passed, N failed, N skipped`.
     Test,
@@ -65,6 +66,8 @@ enum Chore {
     Deb(deb::Deb),
     /// Build the simulator for WebAssembly, and compare its results with those of the native program.
     Wasm,
+    /// Build the site in target/site: the documentation as a book, and the playground. The site works from the folder.
+    Site(site::Site),
     /// Make the virtual machine of the live experiments with guests (`tactus lab run D9 --live`), in
     /// target/guest/fork-join.
     GuestImage,
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Chore::NewPolicy { name } => new_policy::run(&name),
         Chore::GuestImage => guest::image::run(),
         Chore::Wasm => step::run_all(&[step::Step::new("the simulator in WebAssembly", wasm::check)]),
+        Chore::Site(site) => site::run(&site),
         Chore::Wheel => wheel::run(),
         Chore::Deb(deb) => deb::run(&deb),
         Chore::VmTest(vm_test) => guest::run(&vm_test),

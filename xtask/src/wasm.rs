@@ -27,12 +27,15 @@ const RUNNER: &str = "crates/wasm/tests/run.mjs";
 pub(crate) enum Loader {
     /// Node.js.
     Node,
+    /// A script of a page, as a module of JavaScript.
+    Page,
 }
 
 impl Loader {
     fn word(self) -> &'static str {
         match self {
             Loader::Node => "nodejs",
+            Loader::Page => "web",
         }
     }
 }
@@ -62,13 +65,21 @@ fn version_of_bindgen() -> Result<String> {
     Ok(found.and_then(|package| package["version"].as_str()).context("no crate uses wasm-bindgen")?.to_string())
 }
 
+/// Installs what the module and its tests need.
+///
+/// # Errors
+/// The reason why a program is missing.
+pub(crate) fn programs() -> Result<(), String> {
+    component::target(TARGET).and_then(|()| component::node())
+}
+
 /// Scenarios of the golden traces, and the lengths of the traces in milliseconds, as in
 /// crates/conformance/tests/policies/golden.rs.
 const GOLDEN: [(&str, u64); 3] = [("parallel", 60), ("three-vms", 300), ("weights", 200)];
 
 /// Checks that the module gives the bytes of `tactus sim --json` for each scenario of the repository, and each golden trace.
 pub(crate) fn check() -> Result<Outcome> {
-    if let Err(reason) = component::target(TARGET).and_then(|()| component::node()) {
+    if let Err(reason) = programs() {
         return Ok(Outcome::Skipped(reason));
     }
     let module = build(Loader::Node)?.join(format!("{NAME}.js"));

@@ -107,6 +107,14 @@ pub(crate) fn counted_by_pytest(command: &mut Command) -> Result<Outcome> {
     Ok(Outcome::Counted(tally, failure))
 }
 
+/// Runs `command`, a call of `node --test` with the reporter `tap`. Each test counts as a check.
+pub(crate) fn counted_by_node(command: &mut Command) -> Result<Outcome> {
+    let output = stream(command, |_| None)?;
+    let tally = Tally::of_node_test(&output.text, output.success);
+    let failure = (tally.failed > 0).then(|| failure(output, command));
+    Ok(Outcome::Counted(tally, failure))
+}
+
 fn failure(output: Output, command: &Command) -> Failure {
     Failure { text: output.text, again: typed(command) }
 }

@@ -52,6 +52,22 @@ impl Tally {
     }
 }
 
+impl Tally {
+    /// Returns the totals of `node --test` with the reporter `tap`: `# pass 3`. A call that failed without a failed test
+    /// counts as one failure.
+    pub(crate) fn of_node_test(text: &str, success: bool) -> Tally {
+        let count = |what: &str| {
+            let line = text.lines().rev().find_map(|line| line.strip_prefix(what));
+            line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+        };
+        let mut tally = Tally { passed: count("# pass "), failed: count("# fail "), skipped: count("# skipped ") };
+        if !success && tally.failed == 0 {
+            tally.failed = 1;
+        }
+        tally
+    }
+}
+
 /// Parses a result line: `test result: ok. 5 passed; 0 failed; 1 ignored; …`
 fn result_line(line: &str) -> Option<Tally> {
     let counts = line.trim().strip_prefix("test result: ")?.split_once(". ")?.1;
@@ -96,6 +112,13 @@ mod tests {
         assert_eq!(Tally::of_pytest(text, false), Tally { passed: 40, failed: 1, skipped: 2 });
         assert_eq!(Tally::of_pytest("=== 3 passed, 1 error in 0.1s ===", false).failed, 1);
         assert_eq!(Tally::of_pytest("ImportError", false), Tally::FAILED);
+    }
+
+    #[test]
+    fn the_totals_of_node_are_comments_of_tap() {
+        let text = "ok 1 - a\n# tests 4\n# suites 0\n# pass 2\n# fail 1\n# cancelled 0\n# skipped 1\n# todos 0\n";
+        assert_eq!(Tally::of_node_test(text, false), Tally { passed: 2, failed: 1, skipped: 1 });
+        assert_eq!(Tally::of_node_test("SyntaxError", false), Tally::FAILED);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::oracle::{LISA, PERFETTO, SIMSO, TRAPPY};
 use crate::root::cargo;
 use crate::seed::{self, FAULT_SEED};
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
-use crate::{citation, component, downloads, fuzz, guest, lab, portable, python, wasm};
+use crate::{citation, component, downloads, fuzz, guest, lab, portable, python, site, wasm};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -25,6 +25,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("the experiments of the papers, a few points", lab::smoke),
         Step::new("crates without an operating system, for WebAssembly", portable::check),
         Step::new("the simulator in WebAssembly gives the bytes of the native program", wasm::check),
+        Step::new(site::CHECK, site::check),
         Step::new("documentation", documentation),
         Step::new("CITATION.cff, checked by cffconvert", citation::check),
         Step::new("comparison with SimSo", || SIMSO.check()),
@@ -40,7 +41,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     run_all(&steps)
 }
 
-/// Installs the Python programs, the tools of the package and QEMU, and fetches the kernel and the disk of guests.
+/// Installs the Python programs, the tools of the package and of the site, and QEMU, and fetches the kernel and the disk of guests.
 fn download() {
     for oracle in [SIMSO, TRAPPY, LISA, PERFETTO] {
         let _ = oracle.python();
@@ -51,6 +52,7 @@ fn download() {
     let _ = component::tmux();
     let _ = component::systemd();
     let _ = component::cargo_deb();
+    site::download();
     let _ = component::qemu().and_then(|()| guest::fetch());
 }
 

@@ -147,6 +147,29 @@ pub(super) fn alone(title: &str, contents: Contents<'_>, style: &str) -> String 
     document(title, canvas, (width, height), &panel.legend, style)
 }
 
+/// Returns a document for each picture, all with one time axis: the plots have equal edges, which are returned as the
+/// left edge and the width.
+pub(super) fn aligned(pictures: &[(&str, Contents<'_>)], style: &str) -> (Vec<String>, (Px, Px)) {
+    let margins = margins_of_all(pictures.iter().map(|(_, contents)| contents));
+    let mut plot = (Px::ZERO, Px::ZERO);
+    let documents = pictures.iter().map(|(title, contents)| {
+        let panel = contents.panel(margins);
+        let (width, height) = (panel.width, panel.height);
+        plot = (margins.0, whole_columns(width - margins.0 - margins.1));
+        let mut canvas = Canvas::default();
+        panel.place(&mut canvas, Px::ZERO, Px::ZERO);
+        document(title, canvas, (width, height), &panel.legend, style)
+    });
+    (documents.collect(), plot)
+}
+
+/// Returns the widest margins of several pictures. With these margins, the rows of pictures of equal width have equal
+/// widths.
+fn margins_of_all<'c, 't: 'c>(pictures: impl Iterator<Item = &'c Contents<'t>>) -> (Px, Px) {
+    let margins = pictures.map(Contents::margins);
+    margins.fold((Px::ZERO, Px::ZERO), |a, b| (a.0.max(b.0), a.1.max(b.1)))
+}
+
 /// Returns a document with several pictures.
 pub(super) fn beside(title: &str, pictures: Vec<Contents<'_>>, style: &str) -> String {
     const GAP: Px = Px::of(16);
@@ -154,9 +177,7 @@ pub(super) fn beside(title: &str, pictures: Vec<Contents<'_>>, style: &str) -> S
     let mut canvas = Canvas::default();
     let mut legend = Legend::default();
     let (mut x, mut height) = (Px::ZERO, Px::ZERO);
-    // All pictures have equal margins, so that the rows of pictures of equal width have equal widths.
-    let margins = pictures.iter().map(Contents::margins);
-    let margins = margins.fold((Px::ZERO, Px::ZERO), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+    let margins = margins_of_all(pictures.iter());
     for contents in pictures {
         let panel = contents.panel(margins);
         x += if x > Px::ZERO { GAP } else { Px::ZERO };

@@ -19,7 +19,7 @@ use section::Section;
 use style::about;
 
 pub use picture::{PANELS_MOST, Picture, WIDTH_LEAST, WIDTH_MOST};
-pub use world::worlds_side_by_side;
+pub use world::{AlignedWorlds, aligned_worlds, worlds_side_by_side};
 
 impl Picture {
     /// Draws the picture as a complete SVG document.

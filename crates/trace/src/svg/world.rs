@@ -1,6 +1,7 @@
 //! Pictures of worlds: each host, and its guests as blocks below the host.
 
-use super::contents::{Contents, alone, beside};
+use super::canvas::Px;
+use super::contents::{Contents, aligned, alone, beside};
 use super::picture::{PANELS_MOST, Picture};
 use super::section::Section;
 use crate::row_budget::RowBudget;
@@ -45,4 +46,26 @@ impl Picture {
 #[must_use]
 pub fn worlds_side_by_side(title: &str, pictures: &[(&Picture, &WorldTimeline)]) -> String {
     beside(title, pictures.iter().take(PANELS_MOST).map(|(picture, world)| picture.all(world)).collect(), STYLE)
+}
+
+/// Pictures of worlds, one document each, whose plots have equal edges.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AlignedWorlds {
+    /// An SVG document for each world.
+    pub documents: Vec<String>,
+    /// Left edge of the plot of each document. Unit: pixels.
+    pub plot_left: f64,
+    /// Width of the plot of each document. Unit: pixels.
+    pub plot_width: f64,
+}
+
+/// Draws several pictures of worlds as documents of their own, for a page that shows them one below the other. Pictures
+/// of equal width have equal plots, so an instant has one position in all of them.
+#[must_use]
+pub fn aligned_worlds(pictures: &[(Picture, &WorldTimeline)]) -> AlignedWorlds {
+    let contents: Vec<(&str, Contents<'_>)> =
+        pictures.iter().map(|(picture, world)| (picture.title.as_str(), picture.all(world))).collect();
+    let (documents, (left, width)) = aligned(&contents, STYLE);
+    let pixels = |length: Px| length.as_hundredths() as f64 / 100.0;
+    AlignedWorlds { documents, plot_left: pixels(left), plot_width: pixels(width) }
 }

@@ -1,6 +1,8 @@
 // The preview: what the VMs would receive, from the bursts of their threads, by the simulator in a worker.
 
 import { signal } from "@preact/signals";
+import { Simulator } from "../simulator/simulator";
+import { served } from "../simulator/source";
 import { type Demand, type Desired, read, type ThreadDemand } from "./api";
 import { host, vms } from "./store";
 
@@ -19,15 +21,22 @@ export type Prediction =
   | { kind: "predicted"; horizon_ns: number; isCut: boolean; of: Predicted; others: Predicted[] }
   | { kind: "unavailable"; reason: string };
 
-// What runs previews: the simulator, if the program has it.
-export interface Previewer {
-  preview(request: string): Promise<string>;
+// The files of the simulator on the service.
+const [WORKER, MODULE] = ["/simulator.js", "/simulator.wasm"];
+
+// The simulator; `undefined`: the program was built without it. It is loaded for the first preview.
+let simulator: Promise<Simulator | undefined> | undefined;
+
+async function load(): Promise<Simulator | undefined> {
+  const reply = await fetch(WORKER, { method: "HEAD" }).catch(() => undefined);
+  return reply?.ok ? new Simulator(served(WORKER, MODULE)) : undefined;
 }
 
-let previewer: Promise<Previewer | undefined> = Promise.resolve(undefined);
-
-export function usePreviewer(load: () => Promise<Previewer | undefined>): void {
-  previewer = load().catch(() => undefined);
+// The reply of the simulator (crates/wasm).
+interface Preview {
+  horizon_ns: number;
+  is_cut: boolean;
+  vms: Predicted[];
 }
 
 // Bursts that a thread keeps: those of the last 10 s, at most 1,000. Length of one observation. Unit: ms.
@@ -78,8 +87,8 @@ function threads(): Map<string, ThreadDemand[]> {
 
 // Returns what the VMs would receive if `desired` were in force for the VM `id`.
 export async function predict(id: string, desired: Desired): Promise<Prediction> {
-  const runs = await previewer;
-  if (!runs) return { kind: "unavailable", reason: "This program was built without the simulator." };
+  const loaded = await (simulator ??= load());
+  if (!loaded) return { kind: "unavailable", reason: "This program was built without the simulator." };
   const known = threads();
   const unknown = [{ is_vcpu: true, is_observed: false, bursts: [] }];
   const request = {
@@ -94,11 +103,7 @@ export async function predict(id: string, desired: Desired): Promise<Prediction>
       })),
   };
   try {
-    const { horizon_ns, is_cut, vms } = JSON.parse(await runs.preview(JSON.stringify(request))) as {
-      horizon_ns: number;
-      is_cut: boolean;
-      vms: Predicted[];
-    };
+    const { horizon_ns, is_cut, vms } = await loaded.preview<Preview>(request);
     const of = vms.find((vm) => vm.id === id);
     if (!of) return { kind: "unavailable", reason: "The VM has ended." };
     return { kind: "predicted", horizon_ns, isCut: is_cut, of, others: vms.filter((vm) => vm.id !== id) };

@@ -53,6 +53,23 @@ test("a slider previews, and changes nothing before it is applied", async () => 
   await service.tactus("unset", id);
 });
 
+test("the preview says what a promise would give, before it is applied", async () => {
+  const [id, other] = [service.hog(), service.hog()];
+  await service.tactus("set", other, "--slice", "1ms", "--period", "20ms");
+  const page = await service.browse();
+  await edit(page, id);
+  await page.fill("#slice-text", "6ms");
+  await page.waitForSelector("text=/Simulated: 1 s/");
+  const cells = page.locator("table.compared tbody tr");
+  assert.equal(await cells.nth(0).locator("td").first().innerText(), "0.0 %");
+  const share = parseFloat(await cells.nth(1).locator("td").first().innerText());
+  assert.ok(share >= 30 && share <= 100, `6ms every 20ms is at least 30 %: ${share}`);
+  assert.equal((await service.vm(id)).desired.promise.slice_ns, 1_000_000);
+  assert.deepEqual(page.errors, []);
+  await page.close();
+  for (const vm of [id, other]) await service.tactus("unset", vm);
+});
+
 test("the remedy of a refusal is taken by a click", async () => {
   const id = service.hog();
   const page = await service.browse();

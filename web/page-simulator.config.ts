@@ -11,8 +11,8 @@ export default defineConfig({
   resolve: { alias: { "tactus-module": resolve(MODULE, "tactus.js") } },
   build: {
     target: "es2022",
-    outDir: resolve(import.meta.dirname, "../crates/page/assets"),
-    emptyOutDir: false,
+    outDir: resolve(import.meta.dirname, "../target/page-simulator"),
+    emptyOutDir: true,
     reportCompressedSize: false,
     lib: {
       entry: resolve(import.meta.dirname, "src/simulator/worker.ts"),

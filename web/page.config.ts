@@ -1,27 +1,23 @@
-// Builds the page of the service: files with fixed names, which the program contains.
+// Builds the page of the service. The names of its files are fixed, so that the crate `page` can have them in the program.
 
-import { copyFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { defineConfig } from "vite";
 
-const OUTPUT = resolve(import.meta.dirname, "../crates/page/assets");
-const SOURCES = resolve(import.meta.dirname, "src/page");
-
 export default defineConfig({
-  plugins: [{ name: "index", closeBundle: () => copyFileSync(resolve(SOURCES, "index.html"), resolve(OUTPUT, "index.html")) }],
-  esbuild: { jsx: "automatic", jsxImportSource: "preact" },
+  root: resolve(import.meta.dirname, "src/page"),
+  base: "./",
+  esbuild: { jsx: "automatic", jsxImportSource: "preact", legalComments: "none" },
   build: {
     target: "es2022",
-    outDir: OUTPUT,
-    // The simulator is made by another step.
+    outDir: resolve(import.meta.dirname, "../crates/page/assets"),
+    // The folder also has files of others, such as the simulator.
     emptyOutDir: false,
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
     reportCompressedSize: false,
-    lib: {
-      entry: resolve(SOURCES, "main.tsx"),
-      name: "page",
-      formats: ["iife"],
-      fileName: () => "page.js",
-      cssFileName: "page",
+    rollupOptions: {
+      input: resolve(import.meta.dirname, "src/page/index.html"),
+      output: { entryFileNames: "page.js", assetFileNames: "page.[ext]", inlineDynamicImports: true },
     },
   },
 });

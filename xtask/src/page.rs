@@ -17,11 +17,11 @@ pub(crate) const CHECK: &str = "the page of the service in Chromium";
 const FILES: &str = "crates/page/assets";
 /// The files in the repository, so that a build of the program needs only Rust.
 const COMMITTED: [&str; 3] = ["index.html", "page.css", "page.js"];
-/// The simulator, which the repository does not contain: the worker, and the compressed module.
-const WORKER: &str = "simulator.js";
-const MODULE: &str = "simulator.wasm.gz";
-/// Tests of the page.
-const TESTS: &str = "tests/page/page.test.mjs";
+/// Folder of the simulator, which the repository does not contain: its worker, and its compressed module.
+const SIMULATOR: &str = "target/page-simulator";
+const PARTS: [&str; 2] = ["simulator.js", "simulator.wasm.gz"];
+/// Tests of the page. Another one, `load.test.mjs`, measures times, and is no check.
+const TESTS: [&str; 2] = ["tests/page/modules.test.mjs", "tests/page/page.test.mjs"];
 
 /// Options of `cargo xtask page`.
 #[derive(Args, Debug)]
@@ -44,7 +44,12 @@ pub(crate) fn run(page: &Page) -> Result<ExitCode> {
 pub(crate) fn build() -> Result<()> {
     component::node().and_then(|()| component::packages_of_web()).map_err(anyhow::Error::msg)?;
     npm("build")?;
-    simulator()
+    simulator()?;
+    for part in PARTS {
+        let (from, to) = (root().join(SIMULATOR).join(part), root().join(FILES).join(part));
+        fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+    }
+    Ok(())
 }
 
 /// Runs a script of the package in `web`.
@@ -52,14 +57,14 @@ fn npm(script: &str) -> Result<()> {
     done(Command::new("npm").args(["run", "--silent", script]).current_dir(root().join("web")))
 }
 
-/// Builds the simulator of the page.
+/// Builds the simulator of the page in target/page-simulator.
 fn simulator() -> Result<()> {
     let module = wasm::build(Loader::Page)?.join("tactus_bg.wasm");
     npm("build-page-simulator")?;
     let mut gzip = Command::new("gzip");
     let packed = gzip.args(["--best", "--no-name", "--stdout"]).arg(&module).output().context("cannot run gzip")?;
     ensure!(packed.status.success(), "gzip failed");
-    let path = root().join(FILES).join(MODULE);
+    let path = root().join(SIMULATOR).join(PARTS[1]);
     fs::write(&path, packed.stdout).with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -78,13 +83,8 @@ pub(crate) fn check() -> Result<Outcome> {
     simulator()?;
     let tactus = TACTUS.build()?;
     let mut tests = Command::new("node");
-    tests.args(["--test", "--test-reporter=tap", TESTS]).env("TACTUS", tactus).current_dir(root().join("web"));
-    let outcome = counted_by_node(&mut tests);
-    // Later builds of the program are those of a new clone.
-    for file in [WORKER, MODULE] {
-        let _ = fs::remove_file(root().join(FILES).join(file));
-    }
-    outcome
+    tests.args(["--test", "--test-reporter=tap"]).args(TESTS).env("TACTUS", tactus).current_dir(root().join("web"));
+    counted_by_node(&mut tests)
 }
 
 fn programs() -> Result<(), String> {

@@ -1,12 +1,17 @@
-// The interface of the service: types of its replies (crates/api), and requests.
+// Types of the REST interface, as in the crate `api`.
+
+export type Limit = "soft" | "hard";
+export type Mechanism = "auto" | "inherit" | "fifo" | "deadline";
+export type Phase = "none" | "kept" | "not-kept" | "refused" | "paused" | "absent" | "waiting";
+export type Role = "own" | "view" | "operate" | "admin";
 
 export interface Promised {
   slice_ns: number;
   period_ns: number;
   cpus: number;
   gang: boolean;
-  limit: "soft" | "hard";
-  mechanism: "auto" | "inherit" | "fifo" | "deadline";
+  limit: Limit;
+  mechanism: Mechanism;
 }
 
 export interface Desired {
@@ -15,8 +20,6 @@ export interface Desired {
   cap_percent?: number;
   paused: boolean;
 }
-
-export type Phase = "none" | "kept" | "not-kept" | "refused" | "paused" | "absent" | "waiting";
 
 export interface State {
   phase: Phase;
@@ -32,19 +35,27 @@ export interface Measured {
   due_ns: number;
   delivered_ns: number;
   short_ns: number;
+  shortfalls: number[];
   lost: number;
 }
 
 export interface Vm {
   id: string;
   name: string;
-  kind: string;
+  kind: "qemu" | "firecracker" | "cloud-hypervisor" | "process";
   process?: { pid: number; start_time: number; user: number };
+  vcpus?: number[];
   generation: number;
   desired: Desired;
   source?: "client" | "label-file" | "libvirt";
   state: State;
   measured: Measured;
+}
+
+export interface LiveVms {
+  at_ms: number;
+  vms: Vm[];
+  gone: string[];
 }
 
 export interface Host {
@@ -59,7 +70,7 @@ export interface Host {
 
 export interface Caller {
   name: string;
-  role: "own" | "view" | "operate" | "admin";
+  role: Role;
 }
 
 export interface CpuTime {
@@ -67,18 +78,44 @@ export interface CpuTime {
   waited_ns: number;
 }
 
+export interface Usage {
+  id: string;
+  pid: number;
+  vcpus: number;
+  of_vcpus: CpuTime;
+  of_others: CpuTime;
+}
+
 export interface Usages {
   at_ns: number;
-  vms: { id: string; pid: number; vcpus: number; of_vcpus: CpuTime; of_others: CpuTime }[];
+  vms: Usage[];
 }
 
-export interface LiveVms {
+export interface Problem {
+  title: string;
+  status: number;
+  detail: string;
+  remedy?: string;
+  alternatives?: { slice_ns?: number; period_ns?: number; end_of: string[] };
+}
+
+interface Numbered {
+  number: number;
   at_ms: number;
-  vms: Vm[];
-  gone: string[];
+  vm?: string;
 }
 
-export interface Part {
+export type Event = Numbered &
+  (
+    | { event: "appeared"; name: string; pid: number }
+    | { event: "ended" }
+    | { event: "changed"; by: string; desired: Desired; before?: Desired; generation?: number }
+    | ({ event: "state" } & State)
+    | { event: "core"; is_connected: boolean; reason?: string }
+    | { event: "gap" }
+  );
+
+export interface PromisedPart {
   vm: string;
   ppm: number;
 }
@@ -90,13 +127,13 @@ export interface Cpu {
   llc?: number;
   node?: number;
   promised_ppm: number;
-  promises: Part[];
+  promises: PromisedPart[];
 }
 
 export interface Cpus {
   promisable_percent?: number;
   cpus: Cpu[];
-  anywhere: Part[];
+  anywhere: PromisedPart[];
 }
 
 export interface TimeGrid {
@@ -105,14 +142,14 @@ export interface TimeGrid {
   length: number;
 }
 
-export type Column = (number | null)[];
+type Values = (number | null)[];
 
 export interface Series {
-  judged: Column;
-  missed: Column;
-  due_us: Column;
-  delivered_us: Column;
-  short_us: Column;
+  judged: Values;
+  missed: Values;
+  due_us: Values;
+  delivered_us: Values;
+  short_us: Values;
 }
 
 export interface History {
@@ -120,95 +157,59 @@ export interface History {
   vms: { id: string; name: string; series: Series[] }[];
 }
 
+export interface RunThread {
+  tid: number;
+  name?: string;
+  pid?: number;
+  vm?: string;
+  is_vcpu: boolean;
+}
+
+/** Start and end since the start of the timeline, in ns, and the index of the thread. */
+export type Stretch = [number, number, number];
+
 export interface Timeline {
   from_ns: number;
   length_ns: number;
-  cpus: { cpu: number; stretches: [number, number, number][] }[];
-  threads: { tid: number; name?: string; pid?: number; vm?: string; is_vcpu: boolean }[];
+  cpus: { cpu: number; stretches: Stretch[] }[];
+  threads: RunThread[];
+  unrecorded?: string;
+  lost: number;
+}
+
+export interface Waits {
+  count: number;
+  p50_ns: number;
+  p99_ns: number;
+  longest_ns: number;
+}
+
+export interface ObservedThread extends CpuTime {
+  tid: number;
+  name: string;
+  is_vcpu: boolean;
+  cpu: number;
+  dispatches: number;
+  waits?: Waits;
+  instead: { tid: number; name?: string; pid?: number; ran_ns: number }[];
+}
+
+export interface Observation {
+  length_ns: number;
+  threads: ObservedThread[];
+  promise: Measured[];
+  throttled_ns?: number;
+  stolen_ns?: number;
   unrecorded?: string;
   lost: number;
 }
 
 export interface Demand {
   length_ns: number;
-  vms: { id: string; threads: ThreadDemand[] }[];
+  vms: {
+    id: string;
+    threads: { tid: number; name: string; is_vcpu: boolean; is_observed: boolean; bursts: [number, number][] }[];
+  }[];
   unrecorded?: string;
   lost: number;
-}
-
-export interface ThreadDemand {
-  tid: number;
-  name: string;
-  is_vcpu: boolean;
-  is_observed: boolean;
-  bursts: [number, number][];
-}
-
-// An event of the service, with the fields of its kind.
-export interface HostEvent {
-  number: number;
-  at_ms: number;
-  vm?: string;
-  event: "appeared" | "ended" | "changed" | "state" | "core" | "gap";
-  by?: string;
-  desired?: Desired;
-  before?: Desired;
-  generation?: number;
-  name?: string;
-  reason?: string;
-  is_connected?: boolean;
-}
-
-export interface Problem {
-  status: number;
-  title: string;
-  detail: string;
-  remedy?: string;
-  alternatives?: { slice_ns?: number; period_ns?: number; end_of: string[] };
-}
-
-// A refused request. `problem.status` is 0 if the service did not answer.
-export class Refused extends Error {
-  constructor(readonly problem: Problem) {
-    super(problem.detail);
-  }
-}
-
-const SILENT: Problem = {
-  status: 0,
-  title: "No answer",
-  detail: "the service does not answer",
-  remedy: "check the service and the connection to it",
-};
-
-async function request<T>(path: string, init?: RequestInit): Promise<T> {
-  const reply = await fetch(path, { cache: "no-store", ...init }).catch((error: unknown) => {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Refused(SILENT);
-  });
-  if (!reply.ok) {
-    const problem = (await reply.json().catch(() => undefined)) as Problem | undefined;
-    const title = reply.statusText || String(reply.status);
-    throw new Refused(problem ?? { status: reply.status, title, detail: `the service replied ${reply.status} ${title}` });
-  }
-  return (await reply.json()) as T;
-}
-
-export const read = <T>(path: string, signal?: AbortSignal): Promise<T> =>
-  request<T>(path, signal ? { signal } : undefined);
-
-export interface Change {
-  vm: Vm;
-  desired: Desired;
-  dryRun?: boolean;
-  reason?: string;
-  signal?: AbortSignal;
-}
-
-// Sets what is desired for a VM, unless another client has changed it since `vm` was read. A dry run changes nothing.
-export function set({ vm, desired, dryRun, reason, signal }: Change): Promise<Vm> {
-  const headers: Record<string, string> = { "Content-Type": "application/json", "If-Match": `"${vm.generation}"` };
-  if (reason) headers["Tactus-Reason"] = encodeURIComponent(reason);
-  const path = `/v1/vms/${encodeURIComponent(vm.id)}/desired${dryRun ? "?dry-run=true" : ""}`;
-  return request<Vm>(path, { method: "PUT", headers, body: JSON.stringify(desired), ...(signal ? { signal } : {}) });
 }

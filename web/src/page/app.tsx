@@ -1,159 +1,157 @@
-// The page: head, views and editor.
+import { useComputed } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { VIEWS, print, type View } from "./address";
+import { ChangesView } from "./changes-view";
+import { CpusView } from "./cpus-view";
+import { count, percent } from "./quantity";
+import { HelpDialog, isHelpOpen } from "./help-dialog";
+import { HistoryView } from "./history-view";
+import { THEMES, theme, type Theme } from "./settings";
+import { address, arrangement, caller, connection, hasGap, host, rows, view } from "./store";
+import { grantedPart } from "./rows";
+import { TimelineView } from "./timeline-view";
+import { VmsView } from "./vms-view";
 
-import { useEffect } from "preact/hooks";
-import { ChangeLog } from "./changes";
-import { CpuView } from "./cpus";
-import { Editor } from "./editor";
-import { HistoryView } from "./history";
-import { phase, price, search, type View, view } from "./place";
-import { caller, edited, heard, host, marked, mayChange, oldFor, promised, vms } from "./store";
-import { Table } from "./table";
-import { TimelineView } from "./timeline";
-import { percent } from "./units";
+const TITLES: Record<View, string> = {
+  vms: "VMs",
+  cpus: "CPUs",
+  history: "History",
+  timeline: "Timeline",
+  changes: "Changes",
+};
 
-const VIEWS: [View, string][] = [
-  ["vms", "VMs"],
-  ["cpus", "CPUs"],
-  ["history", "History"],
-  ["timeline", "Timeline"],
-  ["changes", "Changes"],
-];
-const PHASES = ["kept", "not-kept", "refused", "paused", "waiting", "absent", "none"];
-
-function Head() {
-  const about = host.value;
-  const sum = [...vms.value.values()].reduce((sum, vm) => sum + promised(vm.desired), 0);
-  const most = about ? (about.cpus * (about.promisable_percent ?? 0)) / 100 : 0;
+export function App() {
   return (
-    <header>
-      <h1>Tactus</h1>
-      <nav aria-label="views">
-        {VIEWS.map(([name, title]) => (
-          <button type="button" aria-current={view.value === name ? "page" : undefined} onClick={() => (view.value = name)}>
-            {title}
-          </button>
-        ))}
-      </nav>
-      {about && (
-        <p class="note">
-          {about.cpus} CPUs; promised {percent(sum)} of {percent(most)}
-          {caller.value && `; you are ${caller.value.name}, ${caller.value.role}`}
-        </p>
-      )}
-    </header>
-  );
-}
-
-function Banners() {
-  const about = host.value;
-  return (
-    <div aria-live="assertive">
-      {oldFor.value !== undefined && (
-        <p class="banner" role="alert">
-          {heard.value === undefined
-            ? "The service does not answer."
-            : `The service does not answer: the values are ${oldFor.value} s old.`}
-        </p>
-      )}
-      {about && about.core === undefined && <p class="banner">No promise is kept at present: {about.reason ?? "there is no core"}.</p>}
-      {about?.warnings.map((warning) => (
-        <p class="warning">{warning}</p>
-      ))}
-    </div>
-  );
-}
-
-function Filters() {
-  return (
-    <div class="filters" role="search">
-      <input
-        type="search"
-        placeholder="Search ( / )"
-        aria-label="search VMs by name"
-        value={search.value}
-        onInput={(event) => (search.value = event.currentTarget.value)}
-      />
-      <label>
-        State{" "}
-        <select value={phase.value} onChange={(event) => (phase.value = event.currentTarget.value)}>
-          <option value="">all</option>
-          {PHASES.map((one) => (
-            <option value={one}>{one}</option>
+    <>
+      <header class="top">
+        <h1>Tactus</h1>
+        <nav aria-label="Views">
+          {VIEWS.map((name) => (
+            <ViewLink key={name} name={name} />
           ))}
-        </select>
-      </label>
-      <label>
-        Price of a CPU hour{" "}
-        <input
-          type="number"
-          min="0"
-          step="0.001"
-          value={price.value || ""}
-          placeholder="none"
-          onInput={(event) => (price.value = Math.max(0, Number(event.currentTarget.value) || 0))}
-        />
-      </label>
-      {mayChange.value && marked.value.size > 1 && (
-        <button type="button" onClick={() => (edited.value = [...marked.value][0])}>
-          Change {marked.value.size} VMs
-        </button>
-      )}
-    </div>
+        </nav>
+        <Summary />
+        <Tools />
+      </header>
+      <Banners />
+      <main class={`view view-${view.value}`} data-stale={connection.value.is === "lost" ? "" : undefined}>
+        <h2 class="hidden">{TITLES[view.value]}</h2>
+        <CurrentView />
+      </main>
+      <HelpDialog />
+    </>
   );
 }
 
-function Content() {
+function ViewLink({ name }: { name: View }) {
+  const follow = (event: MouseEvent) => {
+    // With a key, the browser opens the link in another tab.
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    view.value = name;
+  };
+  const href = print({ ...address.value, view: name }) || "?";
+  return (
+    <a href={href} aria-current={view.value === name ? "page" : undefined} onClick={follow}>
+      {TITLES[name]}
+    </a>
+  );
+}
+
+function CurrentView() {
   switch (view.value) {
+    case "vms":
+      return <VmsView />;
     case "cpus":
-      return <CpuView />;
+      return <CpusView />;
     case "history":
       return <HistoryView />;
     case "timeline":
       return <TimelineView />;
     case "changes":
-      return <ChangeLog />;
-    default:
-      return (
-        <>
-          <Filters />
-          <div class="scroll">
-            <Table />
-          </div>
-        </>
-      );
+      return <ChangesView />;
   }
 }
 
-// Keys of the whole page: / searches, 1 to 5 choose a view.
-function key(event: KeyboardEvent): void {
-  const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
-  if (isTyping || event.ctrlKey || event.altKey || event.metaKey) return;
-  const chosen = VIEWS[Number(event.key) - 1];
-  if (chosen) view.value = chosen[0];
-  if (event.key === "/") {
-    view.value = "vms";
-    event.preventDefault();
-    requestAnimationFrame(() => document.querySelector<HTMLInputElement>("input[type=search]")?.focus());
-  }
+/** The host in one line: its CPUs, what is promised, and the VMs by state. */
+function Summary() {
+  const text = useComputed(() => {
+    arrangement.value;
+    const there = host.value;
+    if (!there) return "";
+    const vms = Array.from(rows.values(), ({ vm }) => vm.peek());
+    const promised = vms.reduce((sum, vm) => sum + (grantedPart(vm) ?? 0), 0);
+    const states = new Map<string, number>();
+    for (const { state } of vms) if (state.phase !== "none") states.set(state.phase, (states.get(state.phase) ?? 0) + 1);
+    const most = there.promisable_percent === undefined ? "" : ` of ${percent((there.cpus * there.promisable_percent) / 100)}`;
+    const parts = [`${there.cpus} CPUs`, `${percent(promised)}${most} promised`, `${count(vms.length)} VMs`];
+    for (const [state, number] of states) parts.push(`${number} ${state}`);
+    return parts.join(" · ");
+  });
+  return <p class="summary">{text}</p>;
 }
 
-export function App() {
-  useEffect(() => {
-    document.addEventListener("keydown", key);
-    return () => document.removeEventListener("keydown", key);
-  }, []);
-  const id = edited.value;
-  const bulk = id !== undefined && marked.value.has(id) ? [...marked.value] : [];
+function Tools() {
+  const by = caller.value;
   return (
-    <>
-      <Head />
-      <Banners />
-      <main class={id === undefined ? "" : "beside"}>
-        <div class="content">
-          <Content />
-        </div>
-        {id !== undefined && <Editor key={id} id={id} bulk={bulk} />}
-      </main>
-    </>
+    <div class="tools">
+      <span class="connection" data-is={connection.value.is}>
+        {connection.value.is}
+      </span>
+      {by && (
+        <span class="caller" title={`You are ${by.name}, with the role ${by.role}`}>
+          {by.name} ({by.role})
+        </span>
+      )}
+      <select
+        aria-label="Theme"
+        value={theme.value}
+        onChange={(event) => (theme.value = event.currentTarget.value as Theme)}
+      >
+        {THEMES.map((name) => (
+          <option key={name} value={name}>
+            {name === "auto" ? "system theme" : name}
+          </option>
+        ))}
+      </select>
+      <button type="button" aria-label="Keys" aria-keyshortcuts="?" onClick={() => (isHelpOpen.value = true)}>
+        ?
+      </button>
+    </div>
   );
+}
+
+function Banners() {
+  const is = connection.value;
+  const there = host.value;
+  return (
+    <div class="banners" role="status">
+      {is.is === "lost" && (
+        <Banner kind="bad">
+          The connection to the service was lost at {new Date(is.since).toLocaleTimeString("en-GB")}: {is.reason}. All
+          values are from that time. The page connects again.
+        </Banner>
+      )}
+      {there && there.core === undefined && (
+        <Banner kind="bad">The service has no core, so no promise is kept{there.reason ? `: ${there.reason}` : ""}.</Banner>
+      )}
+      {hasGap.value && (
+        <Banner kind="warn">
+          Some changes are missing in the list of changes: the service no longer has them.{" "}
+          <button type="button" onClick={() => (hasGap.value = false)}>
+            Hide
+          </button>
+        </Banner>
+      )}
+      {there?.warnings.map((warning) => (
+        <Banner key={warning} kind="warn">
+          {warning}
+        </Banner>
+      ))}
+    </div>
+  );
+}
+
+function Banner({ kind, children }: { kind: "bad" | "warn"; children: ComponentChildren }) {
+  return <p class={`banner ${kind}`}>{children}</p>;
 }

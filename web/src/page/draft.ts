@@ -1,205 +1,125 @@
-// A change that the user prepares: typed values, and what the service and the simulator say of them.
+// A draft: what the operator has changed of the desired state of one VM or of several. Fields that were not touched keep the
+// value of each VM, so a draft can be applied on top of the change of another client.
 
-import { batch, computed, effect, type ReadonlySignal, signal, untracked } from "@preact/signals";
-import { type Desired, type Problem, Refused, set, type Vm } from "./api";
-import { demandOf, predict, type Prediction } from "./preview";
-import { vms } from "./store";
-import { parseTime, time } from "./units";
+import type { Desired, Limit, Mechanism, Promised } from "./api";
+import { exactDuration, readCount, readDuration, type Read } from "./quantity";
 
-// Range of the sliders. Unit: ns. Typed values may be outside of it.
-export const SLICE = [10e3, 1e9] as const;
-export const PERIOD = [100e3, 10e9] as const;
-
-// Activities and what they need, by figure 11 of VSched (SC 2005): the longest period with 1 ms at which the most sensitive
-// user found the activity good, or for video the best of the figure. The batch VM is that of section 5.
-export const PRESETS = [
-  { name: "game with sound", slice_ns: 1e6, period_ns: 6e6 },
-  { name: "music", slice_ns: 1e6, period_ns: 7e6 },
-  { name: "video with sound", slice_ns: 1e6, period_ns: 5e6 },
-  { name: "web", slice_ns: 1e6, period_ns: 7e6 },
-  { name: "batch", slice_ns: 60e9, period_ns: 600e9 },
-] as const;
-
-export interface Fields {
-  isPromised: boolean;
-  slice: string;
-  period: string;
-  cpus: string;
-  gang: boolean;
-  hard: boolean;
-  weight: string;
-  cap: string;
+/** The touched fields. Typed text stays text, so that a wrong value can be corrected. */
+export interface Draft {
+  /** Whether a promise is desired. */
+  promise?: boolean;
+  slice?: string;
+  period?: string;
+  cpus?: string;
+  gang?: boolean;
+  limit?: Limit;
+  mechanism?: Mechanism;
+  weight?: string;
+  cap?: string;
+  paused?: boolean;
 }
 
-const NOTHING: Fields = {
-  isPromised: false,
-  slice: "2ms",
-  period: "10ms",
-  cpus: "1",
-  gang: false,
-  hard: false,
-  weight: "",
-  cap: "",
-};
+export type Field = keyof Draft;
 
-export function fieldsOf({ promise, weight, cap_percent }: Desired): Fields {
-  const share = { weight: weight?.toString() ?? "", cap: cap_percent?.toString() ?? "" };
-  if (!promise) return { ...NOTHING, ...share };
+export interface Mistake {
+  field: Field;
+  error: string;
+  help: string;
+}
+
+/** Maximum values of the service (crate `api`, `Desired` and `Promise`). */
+const WEIGHT_MOST = 10_000;
+const CAP_MOST = 102_400;
+const CPUS_MOST = 256;
+
+export function isEmpty(draft: Draft): boolean {
+  return Object.keys(draft).length === 0;
+}
+
+/** Returns what is desired for a VM after the draft, or the mistakes in it. */
+export function applied(draft: Draft, base: Desired): Desired | Mistake[] {
+  const mistakes: Mistake[] = [];
+  const value = <T>(field: Field, read: Read<T>): T | undefined => {
+    if ("value" in read) return read.value;
+    mistakes.push({ field, ...read });
+    return undefined;
+  };
+  const promise = promised(draft, base.promise, value);
+  const weight = draft.weight === undefined ? base.weight : value("weight", readCount(draft.weight, "weight", 1, WEIGHT_MOST));
+  const cap = draft.cap === undefined ? base.cap_percent : value("cap", readCount(draft.cap, "cap", 1, CAP_MOST));
+  if (mistakes.length > 0) return mistakes;
   return {
-    ...share,
-    isPromised: true,
-    slice: time(promise.slice_ns),
-    period: time(promise.period_ns),
-    cpus: String(promise.cpus),
-    gang: promise.gang,
-    hard: promise.limit === "hard",
+    ...(promise ? { promise } : {}),
+    ...(weight === undefined ? {} : { weight }),
+    ...(cap === undefined ? {} : { cap_percent: cap }),
+    paused: draft.paused ?? base.paused,
   };
 }
 
-export type FieldErrors = Partial<Record<keyof Fields, string>>;
-
-const whole = (text: string, most: number): number | string => {
-  const number = Number(text);
-  return /^\d+$/.test(text.trim()) && number >= 1 && number <= most ? number : `use a whole number, 1 to ${most}`;
-};
-
-// Returns what typed values ask for, or an error for each wrong value. `before` has what the form does not show.
-export function desiredOf(fields: Fields, before: Desired): Desired | FieldErrors {
-  const errors: FieldErrors = {};
-  const checked = (name: keyof Fields, value: number | string): number => {
-    if (typeof value === "number") return value;
-    errors[name] = value;
-    return 0;
+function promised(
+  draft: Draft,
+  base: Promised | undefined,
+  value: <T>(field: Field, read: Read<T>) => T | undefined,
+): Promised | undefined {
+  const isTouched = draft.slice !== undefined || draft.period !== undefined;
+  if (!(draft.promise ?? (base !== undefined || isTouched))) return undefined;
+  const length = (field: "slice" | "period", base: number | undefined, example: string) =>
+    draft[field] === undefined && base !== undefined ? base : value(field, readDuration(draft[field] ?? "", field, example));
+  const slice_ns = length("slice", base?.slice_ns, "2ms");
+  const period_ns = length("period", base?.period_ns, "10ms");
+  const cpus = draft.cpus === undefined ? base?.cpus ?? 1 : value("cpus", readCount(draft.cpus, "number of CPUs", 1, CPUS_MOST)) ?? 1;
+  if (slice_ns === undefined || period_ns === undefined) return undefined;
+  if (slice_ns > period_ns * cpus) {
+    const most = exactDuration(period_ns * cpus);
+    const time = cpus > 1 ? `the time of ${cpus} CPUs in the period` : "the period";
+    value("slice", { error: `the slice exceeds ${time}`, help: `use a slice of at most ${most}` });
+  }
+  return {
+    slice_ns,
+    period_ns,
+    cpus,
+    gang: draft.gang ?? base?.gang ?? false,
+    limit: draft.limit ?? base?.limit ?? "soft",
+    mechanism: draft.mechanism ?? base?.mechanism ?? "auto",
   };
-  const desired: Desired = { paused: before.paused };
-  if (fields.isPromised) {
-    desired.promise = {
-      slice_ns: checked("slice", parseTime(fields.slice)),
-      period_ns: checked("period", parseTime(fields.period)),
-      cpus: checked("cpus", whole(fields.cpus, 256)),
-      gang: fields.gang,
-      limit: fields.hard ? "hard" : "soft",
-      mechanism: before.promise?.mechanism ?? "auto",
-    };
-  }
-  if (fields.weight.trim() !== "") desired.weight = checked("weight", whole(fields.weight, 10_000));
-  if (fields.cap.trim() !== "") desired.cap_percent = checked("cap", whole(fields.cap, 102_400));
-  return Object.keys(errors).length > 0 ? errors : desired;
 }
 
-export const isDesired = (value: Desired | FieldErrors): value is Desired => "paused" in value;
-
-// What the service says of a draft.
-export type Verdict = { kind: "asking" } | { kind: "fits" } | { kind: "refused"; problem: Problem };
-
-// Pause after the last input before the service is asked. Unit: ms.
-const PAUSE = 40;
-
-// A change of one VM that is being prepared.
-export class Draft {
-  readonly fields = signal<Fields>(NOTHING);
-  readonly verdict = signal<Verdict>({ kind: "asking" });
-  readonly prediction = signal<Prediction | undefined>(undefined);
-  // What happened to the last attempt to apply the draft.
-  readonly outcome = signal<{ isDone: boolean; text: string } | undefined>(undefined);
-  // Whether the draft is applied while it changes.
-  readonly isLive = signal(false);
-  readonly wanted: ReadonlySignal<Desired | FieldErrors>;
-  readonly isChanged: ReadonlySignal<boolean>;
-  // The VM as it was when the form was filled in.
-  readonly base = signal<Vm>(undefined as unknown as Vm);
-  #asking: AbortController | undefined;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  readonly #stop: () => void;
-
-  constructor(readonly vm: Vm) {
-    this.base.value = vm;
-    this.fields.value = fieldsOf(vm.desired);
-    this.wanted = computed(() => desiredOf(this.fields.value, this.base.value.desired));
-    this.isChanged = computed(() => JSON.stringify(this.fields.value) !== JSON.stringify(fieldsOf(this.base.value.desired)));
-    void demandOf(vm.id);
-    this.#stop = effect(() => {
-      const [wanted, base] = [this.wanted.value, this.base.value];
-      // A draft that goes live is asked for again, and applied.
-      void this.isLive.value;
-      clearTimeout(this.#timer);
-      if (isDesired(wanted)) this.#timer = setTimeout(() => untracked(() => void this.#ask(wanted, base)), PAUSE);
-    });
-  }
-
-  // Ends the draft. Nothing changes.
-  end(): void {
-    this.#stop();
-    clearTimeout(this.#timer);
-    this.#asking?.abort();
-  }
-
-  edit(change: Partial<Fields>): void {
-    batch(() => {
-      this.outcome.value = undefined;
-      this.fields.value = { ...this.fields.peek(), ...change };
-    });
-  }
-
-  // Fills in the form again with what is desired now.
-  revert(): void {
-    const vm = vms.peek().get(this.vm.id) ?? this.vm;
-    batch(() => {
-      this.base.value = vm;
-      this.fields.value = fieldsOf(vm.desired);
-      this.outcome.value = undefined;
-    });
-  }
-
-  async #ask(desired: Desired, vm: Vm): Promise<void> {
-    this.#asking?.abort();
-    const asking = (this.#asking = new AbortController());
-    const says = set({ vm, desired, dryRun: true, signal: asking.signal }).then(
-      (): Verdict => ({ kind: "fits" }),
-      (error: unknown): Verdict | undefined =>
-        error instanceof Refused ? { kind: "refused", problem: error.problem } : undefined,
-    );
-    const predicted = predict(vm.id, desired);
-    const verdict = await says;
-    if (verdict && !asking.signal.aborted) this.verdict.value = verdict;
-    const prediction = await predicted;
-    if (!asking.signal.aborted) this.prediction.value = prediction;
-    if (this.isLive.peek() && this.isChanged.peek() && verdict?.kind === "fits" && !asking.signal.aborted) await this.apply();
-  }
-
-  // Applies the draft, unless another client has changed the VM since the form was filled in.
-  async apply(): Promise<void> {
-    const desired = this.wanted.peek();
-    if (!isDesired(desired)) return;
-    try {
-      const vm = await set({ vm: this.base.peek(), desired, reason: "page" });
-      batch(() => {
-        this.base.value = vm;
-        vms.value = new Map(vms.peek()).set(vm.id, vm);
-        this.outcome.value = { isDone: true, text: "The change is in force." };
-        if (vm.state.phase === "refused" || vm.state.phase === "waiting") {
-          const text = [vm.state.reason, vm.state.remedy].filter(Boolean).join("; ");
-          this.outcome.value = { isDone: false, text: `The change is stored, and not in force: ${text}` };
-        }
-      });
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      this.#refused(error.problem);
-    }
-  }
-
-  #refused(problem: Problem): void {
-    if (problem.status === 412) {
-      const text = "Another client has changed this VM. The form keeps your values; apply again to replace the other change.";
-      batch(() => {
-        this.base.value = vms.peek().get(this.vm.id) ?? this.base.peek();
-        this.outcome.value = { isDone: false, text };
-      });
-      return;
-    }
-    batch(() => {
-      this.verdict.value = { kind: "refused", problem };
-      this.outcome.value = { isDone: false, text: problem.detail };
-    });
-  }
+/** The value of each field of a desired state, as a draft has it. */
+export function fieldsOf({ promise, weight, cap_percent, paused }: Desired): Required<Draft> {
+  return {
+    promise: promise !== undefined,
+    slice: promise ? exactDuration(promise.slice_ns) : "",
+    period: promise ? exactDuration(promise.period_ns) : "",
+    cpus: String(promise?.cpus ?? 1),
+    gang: promise?.gang ?? false,
+    limit: promise?.limit ?? "soft",
+    mechanism: promise?.mechanism ?? "auto",
+    weight: weight === undefined ? "" : String(weight),
+    cap: cap_percent === undefined ? "" : String(cap_percent),
+    paused,
+  };
 }
+
+/** Returns the value of a field: the touched one, or else that of all VMs; `undefined`: the VMs differ. */
+export function shownValue<F extends Field>(field: F, draft: Draft, all: readonly Desired[]): Required<Draft>[F] | undefined {
+  const touched = draft[field] as Required<Draft>[F] | undefined;
+  if (touched !== undefined) return touched;
+  const values = new Set(all.map((desired) => fieldsOf(desired)[field]));
+  return values.size === 1 ? [...values][0] : undefined;
+}
+
+/** Returns the draft without fields that have the value of all VMs. */
+export function simplified(draft: Draft, all: readonly Desired[]): Draft {
+  const kept = (Object.keys(draft) as Field[]).filter((field) => draft[field] !== shownValue(field, {}, all));
+  return Object.fromEntries(kept.map((field) => [field, draft[field]])) as Draft;
+}
+
+/** Activities with the longest period of a slice of 1 ms that all users found acceptable (VSched 2005, figure 11), and its
+ * batch VM. */
+export const ACTIVITIES: { name: string; slice: string; period: string }[] = [
+  { name: "3D game", slice: "1ms", period: "6ms" },
+  { name: "Music", slice: "1ms", period: "7ms" },
+  { name: "Video", slice: "1ms", period: "5ms" },
+  { name: "Web browser", slice: "1ms", period: "7ms" },
+  { name: "Batch", slice: "1min", period: "10min" },
+];

@@ -1,47 +1,102 @@
-// A gamepad or a joystick: one axis moves the slice, the other the period, and it rumbles if the wish is impossible.
+// A gamepad as the control of a promise (VSched 2005, section 7): the stick changes slice and period, and the gamepad rumbles
+// while the promise is impossible.
 
-import { type Draft, PERIOD, SLICE } from "./draft";
-import { fromSlider, parseTime, STEPS, time, toSlider } from "./units";
+import { effect } from "@preact/signals";
+import { shownValue } from "./draft";
+import { apply, basis, draft, edit, isEditable, revert, verdict } from "./editor";
+import { PERIOD, SLICE, exactDuration, readDuration, twoDigits, type Range } from "./quantity";
 
-// Deflection below which a stick counts as centred, and steps of a slider in a second at full deflection.
+/** A deflection below this is the play of a stick at rest. */
 const DEAD = 0.15;
-const SPEED = 240;
-// Minimum time between two values, so that a live change comes at most ten times a second. Unit: ms.
-const PAUSE = 100;
-// Minimum time between two rumbles. Unit: ms.
-const RUMBLE = 600;
+/** Change at full deflection: a factor of 10 in 1.5 s. */
+const FACTOR_PER_S = 10 ** (1 / 1.5);
+/** Interval between two changes, and between two effects. Unit: ms. */
+const STEP_MS = 50;
+const RUMBLE_MS = 300;
+/** Buttons of the standard gamepad (W3C Gamepad, section 13). */
+const APPLY = 0;
+const REVERT = 1;
 
-// Moves a value of a draft by steps of its slider.
-function move(draft: Draft, name: "slice" | "period", steps: number): void {
-  const [least, most] = name === "slice" ? SLICE : PERIOD;
-  const now = parseTime(draft.fields.peek()[name]);
-  const from = typeof now === "number" ? toSlider(Math.min(most, Math.max(least, now)), least, most) : 0;
-  const to = Math.min(STEPS, Math.max(0, from + Math.round(steps)));
-  if (to !== from) draft.edit({ isPromised: true, [name]: time(fromSlider(to, least, most)) });
+/** Returns the factor of a deflection from -1 to 1 over some time. */
+export function factor(deflection: number, ms: number): number {
+  if (Math.abs(deflection) < DEAD) return 1;
+  const strength = Math.sign(deflection) * ((Math.abs(deflection) - DEAD) / (1 - DEAD));
+  return FACTOR_PER_S ** ((strength * ms) / 1000);
 }
 
-// Lets a gamepad steer a draft until the returned function is called.
-export function steer(draft: Draft): () => void {
-  let frame = 0;
-  let [lastMove, lastRumble] = [performance.now(), 0];
-  const look = (at: number) => {
-    frame = requestAnimationFrame(look);
-    const pad = navigator.getGamepads?.().find((pad) => pad !== null && pad.connected);
-    if (!pad || at - lastMove < PAUSE) return;
-    const elapsed = Math.min(at - lastMove, 3 * PAUSE) / 1_000;
-    lastMove = at;
-    const [across = 0, along = 0] = pad.axes;
-    if (Math.abs(across) > DEAD) move(draft, "period", across * SPEED * elapsed);
-    // Forward is more CPU time.
-    if (Math.abs(along) > DEAD) move(draft, "slice", -along * SPEED * elapsed);
-    const isRefused = draft.verdict.peek().kind === "refused";
-    if (isRefused && Math.max(Math.abs(across), Math.abs(along)) > DEAD && at - lastRumble > RUMBLE) {
-      lastRumble = at;
-      const effect = { duration: 200, strongMagnitude: 0.8, weakMagnitude: 0.4 };
-      // Not every gamepad has motors.
-      void pad.vibrationActuator?.playEffect("dual-rumble", effect).catch(() => undefined);
-    }
+let pressed = new Set<number>();
+let lastRumble = 0;
+/** Exact values between the steps: a slow deflection adds up. Unit: ns. */
+const exact = new Map<string, number>();
+
+/** Follows gamepads as long as one is connected. */
+export function followGamepads(): void {
+  let timer = 0;
+  const begin = () => {
+    timer ||= window.setInterval(step, STEP_MS);
   };
-  frame = requestAnimationFrame(look);
-  return () => cancelAnimationFrame(frame);
+  window.addEventListener("gamepadconnected", begin);
+  window.addEventListener("gamepaddisconnected", () => {
+    if (present().length > 0) return;
+    clearInterval(timer);
+    timer = 0;
+  });
+  if (present().length > 0) begin();
+  effect(() => {
+    if (isImpossible()) rumble();
+  });
+}
+
+function present(): Gamepad[] {
+  return "getGamepads" in navigator ? navigator.getGamepads().filter((pad) => pad !== null) : [];
+}
+
+function isImpossible(): boolean {
+  const now = verdict.value;
+  return now.is === "wrong" || (now.is === "answered" && !now.isOutdated && now.answers.some(({ problem }) => problem));
+}
+
+function step(): void {
+  if (document.hidden || !isEditable.peek()) return;
+  for (const pad of present()) {
+    const [x = 0, y = 0] = pad.axes;
+    const isMoved = turn("slice", factor(-y, STEP_MS), SLICE, 2e6);
+    const isMovedToo = turn("period", factor(x, STEP_MS), PERIOD, 10e6);
+    if ((isMoved || isMovedToo) && isImpossible()) rumble();
+    press(pad);
+  }
+}
+
+/** Multiplies a duration of the draft. */
+function turn(field: "slice" | "period", by: number, range: Range, usual: number): boolean {
+  if (by === 1) {
+    exact.delete(field);
+    return false;
+  }
+  const text = shownValue(field, draft.peek(), basis.peek().map(({ desired }) => desired));
+  const read = readDuration(text ?? "", field, "2ms");
+  const before = exact.get(field) ?? ("value" in read ? read.value : usual);
+  const next = Math.min(Math.max(before * by, range.least), range.most);
+  exact.set(field, next);
+  edit({ promise: true, [field]: exactDuration(twoDigits(next, range)) });
+  return true;
+}
+
+function press({ buttons }: Gamepad): void {
+  const now = new Set(buttons.flatMap(({ pressed }, at) => (pressed ? [at] : [])));
+  const isNew = (button: number) => now.has(button) && !pressed.has(button);
+  if (isNew(APPLY)) void apply();
+  if (isNew(REVERT)) revert();
+  pressed = now;
+}
+
+function rumble(): void {
+  if (performance.now() - lastRumble < RUMBLE_MS) return;
+  lastRumble = performance.now();
+  for (const { vibrationActuator } of present()) {
+    // A gamepad without motors refuses.
+    void vibrationActuator
+      ?.playEffect("dual-rumble", { duration: 150, strongMagnitude: 0.7, weakMagnitude: 0.4 })
+      .catch(() => undefined);
+  }
 }

@@ -1,118 +1,118 @@
-// The stream of the service. One tab of the browser reads it, and passes the messages on to the others, because a browser
-// has only a few connections to a host.
+// The stream of the host: one for all tabs of a browser. The tab with the lock owns the connection and passes every message
+// on; the lock goes to another tab when this one ends.
 
-import { createParser } from "eventsource-parser";
-import type { Caller, Host, HostEvent, LiveVms, Usages, Vm } from "./api";
-import { read } from "./api";
-import { caller, changes, heard, host, now, takeEvent, takeUsages, takeVms } from "./store";
+import { answered, problemOf } from "./client";
+import { MessageReader, type Message } from "./server-events";
 
-// Pause before the stream is opened again after a failure. Unit: ms.
-const PAUSE = 1_000;
-// Interval between two messages with states. Unit: ms.
-const INTERVAL = 250;
-// Silence after which the stream counts as broken. The service sends usage once a second. Unit: ms.
-const SILENCE = 10_000;
+/** Interval between two messages with states. Unit: ms. */
+const INTERVAL_MS = 100;
+/** The usage arrives once a second, so a longer silence is a lost connection. Unit: ms. */
+const SILENCE_MS = 5000;
+/** Pauses before another attempt to connect. Unit: ms. */
+const PAUSES = [250, 500, 1000, 2000, 4000];
+const NAME = "tactus-live";
 
-type Message =
-  | { kind: "vms"; isFirst: boolean; content: LiveVms }
-  | { kind: "usage"; content: Usages }
-  | { kind: "event"; content: HostEvent }
-  // A tab that has just opened needs all VMs.
-  | { kind: "hello" };
-
-const channel = new BroadcastChannel("tactus-live");
-
-function take(message: Message): void {
-  if (message.kind === "vms") takeVms(message.content, message.isFirst);
-  if (message.kind === "usage") takeUsages(message.content);
-  if (message.kind === "event") {
-    takeEvent(message.content);
-    if (message.content.event === "core") void readHost();
-  }
+export interface Follower {
+  message(message: Message): void;
+  connected(): void;
+  /** The connection is lost. `reason` is for the operator. */
+  lost(reason: string): void;
+  /** Returns messages that repeat what is known, for a tab that starts. */
+  replay(): Message[];
 }
 
-async function readHost(): Promise<void> {
-  try {
-    [host.value, caller.value] = await Promise.all([read<Host>("/v1/host"), read<Caller>("/v1/caller")]);
-    heard.value = Date.now();
-  } catch {
-    // The banner shows that the values are old.
-  }
-}
+type Passed = { kind: "message"; message: Message } | { kind: "lost"; reason: string } | { kind: "hello" };
 
-// Reads the stream until it fails. `after` is the number of the last event that was read; 0: all that the service still has,
-// for the log of changes. Returns the number of the last event.
-async function follow(after: number): Promise<number> {
-  const known = new Map<string, Vm>();
-  let isFirst = true;
-  const pass = (message: Message) => {
-    take(message);
-    channel.postMessage(message);
-  };
-  const answer = ({ data }: MessageEvent<Message>) => {
-    if (data.kind !== "hello") return;
-    const content = { at_ms: Date.now(), vms: [...known.values()], gone: [] };
-    channel.postMessage({ kind: "vms", isFirst: true, content } satisfies Message);
-    for (const content of [...changes.peek()].reverse()) channel.postMessage({ kind: "event", content } satisfies Message);
-  };
-  const parser = createParser({
-    onEvent({ event, data }) {
-      if (event === "vms") {
-        const content = JSON.parse(data) as LiveVms;
-        for (const vm of content.vms) known.set(vm.id, vm);
-        for (const id of content.gone) known.delete(id);
-        pass({ kind: "vms", isFirst, content });
-        isFirst = false;
-      } else if (event === "usage") {
-        pass({ kind: "usage", content: JSON.parse(data) as Usages });
-      } else {
-        const content = JSON.parse(data) as HostEvent;
-        after = content.number;
-        pass({ kind: "event", content });
-      }
-    },
-  });
-  channel.addEventListener("message", answer);
-  const silence = new AbortController();
-  let patience = setTimeout(() => silence.abort(), SILENCE);
-  try {
-    const headers = { "Last-Event-ID": String(after) };
-    const reply = await fetch(`/v1/live?interval_ms=${INTERVAL}`, { headers, cache: "no-store", signal: silence.signal });
-    const reader = reply.ok ? reply.body?.pipeThrough(new TextDecoderStream()).getReader() : undefined;
-    for (let part = await reader?.read(); part && !part.done; part = await reader?.read()) {
-      clearTimeout(patience);
-      patience = setTimeout(() => silence.abort(), SILENCE);
-      parser.feed(part.value);
-    }
-  } catch {
-    // The banner shows that the values are old, and the stream is opened again.
-  } finally {
-    clearTimeout(patience);
-    channel.removeEventListener("message", answer);
-  }
-  return after;
-}
-
-async function followForEver(): Promise<void> {
-  let after = 0;
-  for (;;) {
-    await readHost();
-    after = await follow(after);
-    await new Promise((resolve) => setTimeout(resolve, PAUSE));
-  }
-}
-
-// Follows the service, in this tab or through the tab that does already.
-export function begin(): void {
-  setInterval(() => (now.value = Date.now()), 500);
+/** Follows the host until the tab ends. */
+export function follow(follower: Follower): void {
+  const alone = !("locks" in navigator) || !("BroadcastChannel" in window);
+  const channel = alone ? undefined : new BroadcastChannel(NAME);
+  const lastId = { value: "0" };
   let isLeader = false;
-  channel.addEventListener("message", ({ data }: MessageEvent<Message>) => {
-    if (!isLeader) take(data);
+  let heard = Date.now();
+  const receive = (message: Message) => {
+    heard = Date.now();
+    if (message.id !== undefined) lastId.value = message.id;
+    follower.connected();
+    follower.message(message);
+  };
+  channel?.addEventListener("message", ({ data }: MessageEvent<Passed>) => {
+    if (data.kind === "hello") {
+      if (isLeader) for (const message of follower.replay()) channel.postMessage({ kind: "message", message });
+    } else if (data.kind === "message") receive(data.message);
+    else follower.lost(data.reason);
   });
-  void readHost();
-  channel.postMessage({ kind: "hello" } satisfies Message);
-  void navigator.locks.request("tactus-live", () => {
+  const lead = () => {
     isLeader = true;
-    return followForEver();
-  });
+    const pass = (message: Message) => {
+      receive(message);
+      channel?.postMessage({ kind: "message", message } satisfies Passed);
+    };
+    const lost = (reason: string) => {
+      follower.lost(reason);
+      channel?.postMessage({ kind: "lost", reason } satisfies Passed);
+    };
+    return connect(lastId, pass, lost);
+  };
+  setInterval(() => {
+    if (!isLeader && Date.now() - heard > SILENCE_MS) follower.lost("the tab that is connected is silent");
+  }, 1000);
+  if (alone) void lead();
+  else {
+    channel?.postMessage({ kind: "hello" } satisfies Passed);
+    void navigator.locks.request(NAME, lead);
+  }
+}
+
+/** Connects, again and again. Never returns, so that the tab keeps its lock. */
+async function connect(
+  lastId: { value: string },
+  pass: (message: Message) => void,
+  lost: (reason: string) => void,
+): Promise<never> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      await stream(lastId.value, (message) => {
+        attempt = -1;
+        pass(message);
+      });
+      lost("the service has ended the connection");
+    } catch (error) {
+      lost(problemOf(error).detail);
+    }
+    const pause = PAUSES[Math.min(Math.max(attempt, 0), PAUSES.length - 1)];
+    await new Promise((done) => setTimeout(done, pause));
+  }
+}
+
+/** Reads one connection until it ends, or is silent for too long. */
+async function stream(lastId: string, pass: (message: Message) => void): Promise<void> {
+  const abort = new AbortController();
+  let silence = 0;
+  const wait = () => {
+    clearTimeout(silence);
+    silence = window.setTimeout(() => abort.abort(new Error("the service is silent")), SILENCE_MS);
+  };
+  wait();
+  try {
+    const headers = { Accept: "text/event-stream", "Last-Event-ID": lastId };
+    const reply = await answered(await fetch(`/v1/live?interval_ms=${INTERVAL_MS}`, { headers, signal: abort.signal }));
+    if (!reply.body) return;
+    const text = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    const messages = new MessageReader();
+    let hasVms: boolean = false;
+    for (;;) {
+      const { done, value } = await text.read();
+      if (done) return;
+      wait();
+      for (const message of messages.read(value)) {
+        // The first message of a connection has all VMs: a VM that it lacks has ended meanwhile.
+        const isWhole: boolean = message.name === "vms" && !hasVms;
+        hasVms ||= isWhole;
+        pass(isWhole ? { ...message, name: "all" } : message);
+      }
+    }
+  } finally {
+    clearTimeout(silence);
+  }
 }

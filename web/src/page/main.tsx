@@ -1,10 +1,20 @@
-// Starts the page.
+// The page of the service.
 
 import { render } from "preact";
 import { App } from "./app";
-import { begin } from "./live";
+import { followGamepads } from "./gamepad";
+import { listenForKeys } from "./keys";
+import { offerPreviews } from "./served-simulator";
+import { begin } from "./store";
+import { showTheme } from "./settings";
+import "./theme.css";
 import "./page.css";
+import "./editor.css";
+import "./views.css";
 
-const place = document.getElementById("page");
-if (place) render(<App />, place);
+showTheme();
 begin();
+void offerPreviews();
+listenForKeys();
+followGamepads();
+render(<App />, document.body);

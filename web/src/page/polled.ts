@@ -1,37 +1,42 @@
-// Values that are read again and again while something shows them.
+// Values that a view reads again and again while it is shown.
 
-import { type Signal, useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { read, Refused } from "./api";
+import { signal, type ReadonlySignal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
+import type { Problem } from "./api";
+import { getIfKnown, problemOf } from "./client";
 
-// The latest reply, or the reason why there is none.
+/** `value` is the last one that was read; `problem` is why there is no newer one. */
 export interface Polled<T> {
   value?: T;
-  problem?: string;
+  problem?: Problem;
+  /** Whether the service is of a version without the path. */
+  isUnknown?: boolean;
 }
 
-// Reads `path` every `pause` ms while the component exists.
-export function usePolled<T>(path: string, pause: number): Signal<Polled<T>> {
-  const polled = useSignal<Polled<T>>({});
+/** Reads `path()` now and every `interval_ms` while the tab is visible. */
+export function usePolled<T>(path: () => string, interval_ms: number, key: string): ReadonlySignal<Polled<T>> {
+  const polled = useMemo(() => signal<Polled<T>>({}), []);
   useEffect(() => {
-    const ends = new AbortController();
-    let timer: ReturnType<typeof setTimeout>;
-    const again = async () => {
-      try {
-        polled.value = { value: await read<T>(path, ends.signal) };
-      } catch (error) {
-        if (ends.signal.aborted) return;
-        const problem = error instanceof Refused ? error.problem.detail : String(error);
-        // The last value stays, with the reason why there is no newer one.
-        polled.value = { ...polled.peek(), problem };
+    const abort = new AbortController();
+    let timer = 0;
+    const read = async () => {
+      if (!document.hidden) {
+        try {
+          const value = await getIfKnown<T>(path(), abort.signal);
+          if (abort.signal.aborted) return;
+          polled.value = value === undefined ? { isUnknown: true } : { value };
+        } catch (error) {
+          if (abort.signal.aborted) return;
+          polled.value = { ...polled.peek(), problem: problemOf(error) };
+        }
       }
-      if (!ends.signal.aborted) timer = setTimeout(() => void again(), pause);
+      timer = window.setTimeout(() => void read(), interval_ms);
     };
-    void again();
+    void read();
     return () => {
-      ends.abort();
+      abort.abort();
       clearTimeout(timer);
     };
-  }, [path, pause]);
+  }, [key]);
   return polled;
 }

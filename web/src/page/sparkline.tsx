@@ -1,60 +1,46 @@
-// The waits and the misses of a VM in the last minute.
+import { computed, signal, type Signal } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { sparkPath } from "./samples";
+import type { Row } from "./store";
 
-import { useEffect, useRef } from "preact/hooks";
-import { type Sample, samples } from "./store";
+const WIDTH = 60;
+const HEIGHT = 14;
+/** Value at the top of a sparkline, unless it has a higher one. */
+const MOST = { missed: 0.1, waited: 0.2 };
 
-const SECONDS = 60;
-const HEIGHT = 18;
-const WIDTH = 120;
+const visible = new WeakMap<Element, Signal<boolean>>();
+const observer = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    const isVisible = visible.get(target);
+    if (isVisible) isVisible.value = isIntersecting;
+  }
+});
 
-function draw(canvas: HTMLCanvasElement, all: readonly Sample[]): void {
-  const scale = devicePixelRatio;
-  const pen = canvas.getContext("2d");
-  if (!pen) return;
-  canvas.width = WIDTH * scale;
-  canvas.height = HEIGHT * scale;
-  pen.scale(scale, scale);
-  const style = getComputedStyle(canvas);
-  const step = WIDTH / SECONDS;
-  const highest = Math.max(0.1, ...all.map((sample) => sample.waited));
-  all.forEach((sample, at) => {
-    const left = WIDTH - (all.length - at) * step;
-    pen.fillStyle = style.getPropertyValue("--wait");
-    const height = (sample.waited / highest) * (HEIGHT - 2);
-    pen.fillRect(left, HEIGHT - height, step - 0.5, height);
-    if (sample.missed > 0) {
-      pen.fillStyle = style.getPropertyValue("--bad");
-      pen.fillRect(left, 0, step - 0.5, 4);
-    }
-  });
+/** The last minute of a VM. It is drawn only while it is visible. */
+export function Sparkline({ row, of }: { row: Row; of: "missed" | "waited" }) {
+  const svg = useRef<SVGSVGElement>(null);
+  const isVisible = useMemo(() => signal(false), []);
+  const path = useMemo(() => computed(() => (isVisible.value ? pathOf(row, of) : "")), [row, of]);
+  useEffect(() => {
+    const element = svg.current;
+    if (!element) return undefined;
+    visible.set(element, isVisible);
+    observer.observe(element);
+    return () => observer.unobserve(element);
+  }, []);
+  return (
+    <svg ref={svg} class="spark" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-hidden="true">
+      <path d={path} />
+    </svg>
+  );
 }
 
-export function Sparkline({ id }: { id: string }) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const isVisible = useRef(false);
-  useEffect(() => {
-    const element = canvas.current;
-    if (!element) return;
-    const redraw = () => isVisible.current && draw(element, samples.peek().get(id) ?? []);
-    // Rows outside the window are not drawn.
-    const watcher = new IntersectionObserver((entries) => {
-      isVisible.current = entries.some((entry) => entry.isIntersecting);
-      redraw();
-    });
-    watcher.observe(element);
-    let last: readonly Sample[] | undefined;
-    const stop = samples.subscribe((all) => {
-      if (all.get(id) !== last) {
-        last = all.get(id);
-        requestAnimationFrame(redraw);
-      }
-    });
-    return () => {
-      watcher.disconnect();
-      stop();
-    };
-  }, [id]);
-  const all = samples.value.get(id) ?? [];
-  const missed = all.reduce((sum, sample) => sum + sample.missed, 0);
-  return <canvas ref={canvas} class="sparkline" role="img" aria-label={`${missed} missed periods in the last minute`} />;
+function pathOf({ samples, sampled }: Row, of: "missed" | "waited"): string {
+  sampled.value;
+  // A VM without a promise misses nothing.
+  if (of === "missed" && samples.all.every(({ judged }) => judged === 0)) return "";
+  const values = samples.all.map((sample) =>
+    of === "waited" ? sample.waited : sample.judged > 0 ? sample.missed / sample.judged : 0,
+  );
+  return sparkPath(values, MOST[of], WIDTH, HEIGHT);
 }

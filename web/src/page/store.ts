@@ -1,135 +1,212 @@
-// The state of the page: what the service reports, and what the user looks at.
+// The state of the page: signals that messages of the service and the operator change.
 
-import { batch, computed, signal } from "@preact/signals";
-import type { Caller, Desired, Host, HostEvent, LiveVms, Usages, Vm } from "./api";
+import { batch, computed, effect, signal, type Signal } from "@preact/signals";
+import type { Caller, Event, Host, LiveVms, Usages, Vm } from "./api";
+import { DEFAULT, parse, print, type Address, type View } from "./address";
+import { get } from "./client";
+import { follow } from "./live";
+import { Samples } from "./samples";
+import type { Message } from "./server-events";
+import { ordered, type Sorting } from "./rows";
 
-// Number of seconds that sparklines and rates keep.
-const SAMPLES = 60;
-// Number of changes that the log keeps.
-const CHANGES = 500;
-
-// The sums of a VM at an instant.
-interface Sums {
-  periods: number;
-  judged: number;
-  missed: number;
-  due_ns: number;
-  delivered_ns: number;
+/** A VM, with signals for the row that shows it. */
+export interface Row {
+  readonly vm: Signal<Vm>;
+  readonly samples: Samples;
+  /** Number of samples: the signal that they have changed. */
+  readonly sampled: Signal<number>;
 }
 
-const NOTHING: Sums = { periods: 0, judged: 0, missed: 0, due_ns: 0, delivered_ns: 0 };
+/** Number of events that the page keeps, as many as the service. */
+const EVENTS_MOST = 4096;
 
-// What a VM did in one second.
-export interface Sample {
-  judged: number;
-  missed: number;
-  due_ns: number;
-  delivered_ns: number;
-  // CPU time, and time in which a thread was runnable without a CPU. Share of a CPU.
-  used: number;
-  waited: number;
-}
+export type Connection = { is: "connecting" } | { is: "live" } | { is: "lost"; since: number; reason: string };
 
+export const rows = new Map<string, Row>();
+/** Changes when a VM comes, goes, or has another desired state, and once a second: what the order depends on. */
+export const arrangement = signal(0);
 export const host = signal<Host | undefined>(undefined);
 export const caller = signal<Caller | undefined>(undefined);
-export const vms = signal<ReadonlyMap<string, Vm>>(new Map());
-export const samples = signal<ReadonlyMap<string, readonly Sample[]>>(new Map());
-export const changes = signal<readonly HostEvent[]>([]);
-// Time of the last message of the service by the clock of the browser; `undefined`: there was none yet. Unit: ms.
-export const heard = signal<number | undefined>(undefined);
-export const now = signal(Date.now());
-// The rows that are marked for a change of several VMs.
-export const marked = signal<ReadonlySet<string>>(new Set());
-// The VM whose editor is open, and whether the editor is for all marked VMs.
-export const edited = signal<string | undefined>(undefined);
+export const connection = signal<Connection>({ is: "connecting" });
+/** The events, the oldest first. */
+export const events = signal<readonly Event[]>([]);
+/** Whether the service no longer has events that the page has missed. */
+export const hasGap = signal(false);
 
-// Silence after which the values count as old. The service sends usage once a second. Unit: ms.
-const OLD_AFTER = 3_500;
+const start = typeof location === "undefined" ? DEFAULT : parse(location.search);
+export const view = signal<View>(start.view);
+export const query = signal(start.query);
+export const sorting = signal<Sorting>(start.sorting);
+export const selected = signal<readonly string[]>(start.selected);
+export const range = signal(start.range);
 
-// Seconds since the service was heard; `undefined`: the values are fresh.
-export const oldFor = computed(() => {
-  const age = now.value - (heard.value ?? now.value - OLD_AFTER - 1);
-  return age > OLD_AFTER ? Math.round(age / 1_000) : undefined;
+export const address = computed<Address>(() => ({
+  view: view.value,
+  query: query.value,
+  sorting: sorting.value,
+  selected: [...selected.value],
+  range: range.value,
+}));
+
+let lastOrder: readonly string[] = [];
+/** Ids of the shown VMs. The same array as long as the order is the same, so that rows are placed only when it changes. */
+export const order = computed<readonly string[]>(() => {
+  arrangement.value;
+  const entries = Array.from(rows.values(), ({ vm, samples }) => ({ vm: vm.peek(), sample: samples.recent() }));
+  const next = ordered(entries, query.value, sorting.value);
+  const isSame = next.length === lastOrder.length && next.every((id, at) => id === lastOrder[at]);
+  if (!isSame) lastOrder = next;
+  return lastOrder;
 });
 
-export const mayChange = computed(() => {
-  const role = caller.value?.role;
-  return role !== undefined && role !== "view";
-});
-
-// Returns what is promised to a VM as a share of a CPU.
-export function promised(desired: Desired): number {
-  const promise = desired.promise;
-  return promise && !desired.paused ? promise.slice_ns / promise.period_ns : 0;
+/** Returns whether the client may change a VM. The service decides; this keeps controls away that it would refuse. */
+export function mayChange(by: Caller | undefined, vm: Vm | undefined): boolean {
+  switch (by?.role) {
+    case "admin":
+      return true;
+    case "operate":
+      return !vm?.id.startsWith("pid:");
+    case "own":
+      return vm === undefined || (vm.process !== undefined && by.name === `uid:${vm.process.user}`);
+    default:
+      return false;
+  }
 }
 
-const lastSums = new Map<string, Sums>();
-let lastUsages: Usages | undefined;
+/** Whether the client may change anything. */
+export const mayChangeAny = computed(() => mayChange(caller.value, undefined));
 
-export function takeVms(live: LiveVms, isFirst: boolean): void {
-  const next = new Map(isFirst ? [] : vms.value);
-  for (const vm of live.vms) next.set(vm.id, vm);
-  for (const id of live.gone) {
-    next.delete(id);
-    lastSums.delete(id);
-  }
+/** Applies the VMs of a message. `isWhole`: a VM that is missing has ended. */
+export function applyVms({ vms, gone }: LiveVms, isWhole: boolean): void {
   batch(() => {
-    vms.value = next;
-    heard.value = Date.now();
-    if (live.gone.length > 0) {
-      marked.value = new Set([...marked.value].filter((id) => next.has(id)));
-      const kept = new Map(samples.value);
-      for (const id of live.gone) kept.delete(id);
-      samples.value = kept;
+    let isArranged = false;
+    for (const vm of vms) {
+      const row = rows.get(vm.id);
+      isArranged ||= !row || row.vm.peek().generation !== vm.generation;
+      if (row) row.vm.value = vm;
+      else rows.set(vm.id, { vm: signal(vm), samples: new Samples(), sampled: signal(0) });
     }
+    const present = new Set(vms.map(({ id }) => id));
+    const ended = isWhole ? [...rows.keys()].filter((id) => !present.has(id)) : gone;
+    for (const id of ended) isArranged = rows.delete(id) || isArranged;
+    if (isArranged) arrangement.value += 1;
   });
 }
 
-// Takes over the CPU times, once a second, and makes a sample of each VM.
-export function takeUsages(usages: Usages): void {
-  const before = new Map(lastUsages?.vms.map((usage) => [usage.id, usage]));
-  const elapsed = usages.at_ns - (lastUsages?.at_ns ?? usages.at_ns);
-  lastUsages = usages;
-  const used = new Map(usages.vms.map((usage) => [usage.id, usage]));
-  const next = new Map(samples.value);
-  for (const vm of vms.value.values()) {
-    const [usage, earlier] = [used.get(vm.id), before.get(vm.id)];
-    const isSame = usage !== undefined && earlier !== undefined && usage.pid === earlier.pid && elapsed > 0;
-    const since = (key: "ran_ns" | "waited_ns") =>
-      isSame
-        ? Math.max(0, usage.of_vcpus[key] + usage.of_others[key] - earlier.of_vcpus[key] - earlier.of_others[key]) / elapsed
-        : 0;
-    const { judged, missed, due_ns, delivered_ns, periods } = vm.measured;
-    const sums = { periods, judged, missed, due_ns, delivered_ns };
-    const old = lastSums.get(vm.id);
-    lastSums.set(vm.id, sums);
-    // A new promise is measured anew.
-    const isNew = old !== undefined && old.periods > periods;
-    const last = isNew ? NOTHING : (old ?? sums);
-    const sample: Sample = {
-      judged: judged - last.judged,
-      missed: missed - last.missed,
-      due_ns: due_ns - last.due_ns,
-      delivered_ns: delivered_ns - last.delivered_ns,
-      used: since("ran_ns"),
-      waited: since("waited_ns"),
-    };
-    next.set(vm.id, [...(next.get(vm.id) ?? []), sample].slice(-SAMPLES));
-  }
+export function applyUsages({ at_ns, vms }: Usages): void {
   batch(() => {
-    samples.value = next;
-    heard.value = Date.now();
+    for (const usage of vms) {
+      const row = rows.get(usage.id);
+      if (!row) continue;
+      row.samples.add(at_ns, usage, row.vm.peek().measured);
+      row.sampled.value += 1;
+    }
+    arrangement.value += 1;
   });
 }
 
-export function takeEvent(event: HostEvent): void {
-  heard.value = Date.now();
-  if (event.event === "changed" && !changes.value.some((known) => known.number === event.number)) {
-    changes.value = [event, ...changes.value].slice(0, CHANGES);
+/** Adds events. A stream that is continued may repeat some. */
+export function applyEvents(all: readonly Event[]): void {
+  const known = events.peek();
+  let last = known.at(-1)?.number ?? 0;
+  const added: Event[] = [];
+  for (const event of all) {
+    // The first connection asks for all events, and the service has only the latest.
+    if (event.event === "gap" && last > 0) hasGap.value = true;
+    if (event.event === "gap" || event.number <= last) continue;
+    added.push(event);
+    last = event.number;
+  }
+  if (added.length === 0) return;
+  events.value = [...known, ...added].slice(-EVENTS_MOST);
+  if (added.some(({ event }) => event === "core")) void readHost();
+}
+
+/** Applies messages of the stream in their order. */
+export function applyMessages(messages: readonly Message[]): void {
+  const numbered: Event[] = [];
+  for (const { name, data } of messages) {
+    const content: unknown = JSON.parse(data);
+    if (name === "vms" || name === "all") applyVms(content as LiveVms, name === "all");
+    else if (name === "usage") applyUsages(content as Usages);
+    else numbered.push(content as Event);
+  }
+  applyEvents(numbered);
+}
+
+/** Applies messages once a frame: several messages of a frame are one change of the page. */
+function inFrames(): (message: Message) => void {
+  let waiting: Message[] = [];
+  let isPlanned = false;
+  const flush = () => {
+    const now = waiting;
+    [waiting, isPlanned] = [[], false];
+    performance.mark("update");
+    batch(() => applyMessages(now));
+    performance.measure("update", "update");
+  };
+  return (message) => {
+    waiting.push(message);
+    if (isPlanned) return;
+    isPlanned = true;
+    // A hidden tab has no frames.
+    if (document.hidden) setTimeout(flush, 200);
+    else requestAnimationFrame(flush);
+  };
+}
+
+async function readHost(): Promise<void> {
+  try {
+    [host.value, caller.value] = await Promise.all([get<Host>("/v1/host"), get<Caller>("/v1/caller")]);
+  } catch {
+    // The stream reports that the service cannot be reached, and its next message reads the host again.
   }
 }
 
-// Returns the newest sample of a VM.
-export function latest(id: string): Sample | undefined {
-  return samples.value.get(id)?.at(-1);
+/** Begins to follow the host, and to keep the address of the page. */
+export function begin(): void {
+  void readHost();
+  const apply = inFrames();
+  follow({
+    message: apply,
+    connected: () => {
+      if (connection.peek().is === "live") return;
+      connection.value = { is: "live" };
+      void readHost();
+    },
+    lost: (reason) => {
+      const before = connection.peek();
+      connection.value = { is: "lost", since: before.is === "lost" ? before.since : Date.now(), reason };
+    },
+    replay: () => {
+      const vms = Array.from(rows.values(), ({ vm }) => vm.peek());
+      const all: LiveVms = { at_ms: Date.now(), vms, gone: [] };
+      const past = events.peek().map((event) => ({ name: event.event, data: JSON.stringify(event), id: String(event.number) }));
+      return [{ name: "all", data: JSON.stringify(all) }, ...past];
+    },
+  });
+  keepAddress();
+}
+
+function keepAddress(): void {
+  let shown = view.peek();
+  effect(() => {
+    const now = address.value;
+    const url = print(now) || location.pathname;
+    // Another view is a step of the history of the browser; a filter is none.
+    if (now.view === shown) history.replaceState(null, "", url);
+    else history.pushState(null, "", url);
+    shown = now.view;
+  });
+  window.addEventListener("popstate", () => {
+    const there = parse(location.search);
+    shown = there.view;
+    batch(() => {
+      view.value = there.view;
+      query.value = there.query;
+      sorting.value = there.sorting;
+      selected.value = there.selected;
+      range.value = there.range;
+    });
+  });
 }

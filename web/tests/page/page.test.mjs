@@ -1,232 +1,308 @@
-// The page in a real browser, with a real service and its core.
+// The page in a real browser, with a real service and its core. Needs root, and the built page.
 
 import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, test } from "node:test";
 import { readFileSync } from "node:fs";
-import { after, before, test } from "node:test";
-import { Service, until } from "./service.mjs";
+import { createRequire } from "node:module";
+import { servePage } from "../serve-page.mjs";
+import { Service, browser, open, sleep, until } from "./service.mjs";
 
-let service;
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let service, chromium, web, context, page;
+
 before(async () => {
-  service = await Service.begin();
+  service = await Service.start();
+  service.vm("vm-a");
+  service.vm("vm-b");
+  service.vm("vm-hog", { isHog: true });
+  await until("the VMs are found", () => service.listed()?.length === 3);
+  web = await servePage({ socket: service.socket });
+  chromium = await browser();
 });
+
 after(async () => {
+  await chromium?.close();
+  await web?.end();
   await service?.end();
 });
 
-// Makes a process a VM with something desired, and opens its editor.
-async function edit(page, id) {
-  await service.tactus("set", id, "--slice", "1ms", "--period", "20ms");
-  await page.click(`tr[data-vm^="${id}"] .link`);
-  await page.waitForSelector("form.editor");
-}
-
-const text = (page, selector) => page.locator(selector).first().innerText();
-
-test("a slider previews, and changes nothing before it is applied", async () => {
-  const id = service.hog();
-  const page = await service.browse();
-  await edit(page, id);
-  const slider = page.locator('input[type=range][aria-label^="slice"]');
-  await slider.focus();
-  for (let step = 0; step < 30; step++) await page.keyboard.press("ArrowRight");
-  await page.waitForSelector("text=The service would accept this change.");
-  const typed = await page.inputValue("#slice-text");
-  assert.notEqual(typed, "1ms");
-  assert.equal((await service.vm(id)).desired.promise.slice_ns, 1_000_000, "a preview changes nothing");
-  // Esc reverts, and typed values are applied by Enter.
-  await page.keyboard.press("Escape");
-  assert.equal(await page.inputValue("#slice-text"), "1ms");
-  await page.fill("#slice-text", "2 ms");
-  await page.fill("#period-text", "10ms");
-  await page.keyboard.press("Enter");
-  await page.waitForSelector("text=The change is in force.");
-  const { promise } = (await service.vm(id)).desired;
-  assert.deepEqual([promise.slice_ns, promise.period_ns], [2_000_000, 10_000_000]);
-  await until("the row shows the promise that is kept", async () => {
-    const row = await text(page, `tr[data-vm^="${id}"]`);
-    return row.includes("2ms every 10ms") && row.includes("kept") && row.includes("20.0 %");
-  });
-  await page.fill("#slice-text", "2");
-  await page.waitForSelector("text=the time needs a unit");
-  assert.deepEqual(page.errors, []);
-  await page.close();
-  await service.tactus("unset", id);
+beforeEach(async () => {
+  for (const name of ["vm-a", "vm-b", "vm-hog"]) service.tactus("unset", name);
+  context = await chromium.newContext({ viewport: { width: 1280, height: 800 } });
+  page = await open(context, web.url);
+  await page.waitForSelector('tr[data-id="vm-a"]');
 });
 
-test("the preview says what a promise would give, before it is applied", async () => {
-  const [id, other] = [service.hog(), service.hog()];
-  await service.tactus("set", other, "--slice", "1ms", "--period", "20ms");
-  const page = await service.browse();
-  await edit(page, id);
-  await page.fill("#slice-text", "6ms");
-  await page.waitForSelector("text=/Simulated: 1 s/");
-  const cells = page.locator("table.compared tbody tr");
-  assert.equal(await cells.nth(0).locator("td").first().innerText(), "0.0 %");
-  const share = parseFloat(await cells.nth(1).locator("td").first().innerText());
-  assert.ok(share >= 30 && share <= 100, `6ms every 20ms is at least 30 %: ${share}`);
-  assert.equal((await service.vm(id)).desired.promise.slice_ns, 1_000_000);
-  assert.deepEqual(page.errors, []);
-  await page.close();
-  for (const vm of [id, other]) await service.tactus("unset", vm);
+afterEach(async () => {
+  const { errors } = page;
+  await context.close();
+  assert.deepEqual(errors, []);
+});
+
+const edit = (name, on = page) => on.click(`tr[data-id="${name}"] .open`);
+const slice = (name) => service.desired(name)?.promise?.slice_ns;
+const text = (selector, on = page) => on.textContent(selector);
+const verdict = (word, on = page) => until(word, async () => (await text(".verdict", on)).includes(word));
+const change = (name, ...args) => service.tactus("set", name, ...args);
+
+test("a slider previews, Enter applies, and Esc reverts", async () => {
+  change("vm-a", "--slice", "2ms", "--period", "10ms");
+  await edit("vm-a");
+  const slider = page.getByLabel("Slice on a logarithmic scale");
+  await slider.focus();
+  for (let press = 0; press < 40; press += 1) await page.keyboard.press("ArrowRight");
+  await verdict("The draft would be in force");
+  const typed = await page.inputValue("#slice");
+  assert.notEqual(typed, "2ms");
+  assert.equal(await slider.getAttribute("aria-valuetext"), typed);
+  assert.equal(slice("vm-a"), 2e6, "a preview changes nothing");
+  await page.keyboard.press("Escape");
+  assert.equal(await page.inputValue("#slice"), "2ms");
+  await page.fill("#slice", "3ms");
+  await page.keyboard.press("Enter");
+  await verdict("Applied to vm-a");
+  assert.equal(slice("vm-a"), 3e6);
+  await until("the row has it", async () => (await text('tr[data-id="vm-a"] .asked')) === "3ms in 10ms");
+});
+
+test("a preview predicts what a promise gives, and changes nothing", async () => {
+  change("vm-hog", "--slice", "1ms", "--period", "20ms");
+  await edit("vm-hog");
+  await page.fill("#slice", "6ms");
+  const cell = (row) => page.locator(".comparison .pairs tbody tr").nth(row).locator("td").first().innerText();
+  await until("a share is predicted", async () => parseFloat(await cell(0).catch(() => "")) >= 30);
+  assert.match(await cell(1), /^0 of \d+$/, "no period is missed");
+  assert.equal(slice("vm-hog"), 1e6);
+});
+
+test("a typed value without a unit has a reason and a remedy, and is not sent", async () => {
+  await edit("vm-a");
+  await page.fill("#slice", "3");
+  await page.fill("#period", "10ms");
+  assert.match(await text("#slice-mistake"), /3 has no unit: add ns, us, ms, s or min/);
+  assert.equal(await page.getAttribute("#slice", "aria-invalid"), "true");
+  await page.keyboard.press("Enter");
+  await sleep(300);
+  assert.equal(slice("vm-a"), undefined);
 });
 
 test("the remedy of a refusal is taken by a click", async () => {
-  const id = service.hog();
-  const page = await service.browse();
-  await edit(page, id);
-  await page.fill("#slice-text", "19.9ms");
-  await page.waitForSelector(".refusal >> text=Refused");
-  await page.click("text=/Take a slice of/");
-  await page.waitForSelector("text=The service would accept this change.");
-  await page.click("button.apply");
-  await page.waitForSelector("text=The change is in force.");
-  assert.equal((await service.vm(id)).state.phase, "kept");
-  await page.close();
-  await service.tactus("unset", id);
+  await edit("vm-a");
+  await page.fill("#period", "10ms");
+  await page.fill("#slice", "9.5ms");
+  await verdict("vm-a would be refused");
+  await page.getByRole("button", { name: "Apply with slice 9ms" }).click();
+  await verdict("Applied to vm-a");
+  assert.equal(slice("vm-a"), 9e6);
 });
 
-test("a change of another client is told, and is not overwritten unseen", async () => {
-  const id = service.hog();
-  const page = await service.browse();
-  await edit(page, id);
-  const other = await service.browse();
-  await other.click(`tr[data-vm^="${id}"] .link`);
-  await other.fill("#slice-text", "3ms");
-  await other.click("button.apply");
-  await other.waitForSelector("text=The change is in force.");
-  await page.fill("#slice-text", "4ms");
-  await page.click("button.apply");
-  await page.waitForSelector("text=Another client has changed this VM");
-  assert.equal((await service.vm(id)).desired.promise.slice_ns, 3_000_000);
-  await page.click("button.apply");
-  await page.waitForSelector("text=The change is in force.");
-  assert.equal((await service.vm(id)).desired.promise.slice_ns, 4_000_000);
-  // The log has both changes, and undoes the last one.
-  await other.click("nav >> text=Changes");
-  await other.locator("tbody tr", { hasText: "4ms every 20ms" }).locator("text=Undo").first().click();
-  await other.waitForSelector("text=/is undone/");
-  assert.equal((await service.vm(id)).desired.promise.slice_ns, 3_000_000);
-  await page.close();
+test("the end of another promise makes room by a click", async () => {
+  for (const name of ["vm-a", "vm-hog"]) change(name, "--slice", "8ms", "--period", "10ms");
+  await edit("vm-b");
+  await page.fill("#period", "10ms");
+  await page.fill("#slice", "8ms");
+  await verdict("vm-b would be refused");
+  await page.getByRole("button", { name: "End the promise to vm-a and apply" }).click();
+  await verdict("Applied to vm-b");
+  assert.deepEqual([slice("vm-a"), slice("vm-b")], [undefined, 8e6]);
+});
+
+test("several VMs are edited at once, and fields that were not touched stay", async () => {
+  change("vm-a", "--slice", "1ms", "--period", "10ms");
+  change("vm-b", "--slice", "2ms", "--period", "20ms", "--weight", "70");
+  await until("the rows have it", async () => (await text('tr[data-id="vm-b"] .asked')) === "2ms in 20ms");
+  await page.getByLabel("Select vm-a").check();
+  await page.getByLabel("Select vm-b").check();
+  assert.equal(await page.getAttribute("#slice", "placeholder"), "differ");
+  await page.fill("#slice", "3ms");
+  await verdict("Each of the 2 changes fits on its own");
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
+  await verdict("Applied to vm-a");
+  const both = ["vm-a", "vm-b"].map((name) => service.desired(name));
+  assert.deepEqual(both.map(({ promise, weight }) => [promise.slice_ns, promise.period_ns, weight]), [
+    [3e6, 10e6, undefined],
+    [3e6, 20e6, 70],
+  ]);
+});
+
+test("of two browsers that change one VM, the second is told, and can keep its draft", async () => {
+  change("vm-a", "--slice", "2ms", "--period", "10ms");
+  const other = await chromium.newContext();
+  const second = await open(other, web.url);
+  await edit("vm-a");
+  await edit("vm-a", second);
+  await second.fill("#slice", "4ms");
+  await verdict("The draft would be in force", second);
+  await page.fill("#period", "20ms");
+  await page.keyboard.press("Enter");
+  await verdict("Applied to vm-a");
+  const told = second.getByText("vm-a was changed by another client: now 2ms in 20ms.");
+  await told.waitFor();
+  await second.getByRole("button", { name: "Apply", exact: true }).click();
+  await verdict("another client has changed it", second);
+  await second.getByRole("button", { name: "Keep the draft" }).click();
+  await second.getByRole("button", { name: "Apply", exact: true }).click();
+  await verdict("Applied to vm-a", second);
+  assert.deepEqual(service.desired("vm-a").promise.slice_ns, 4e6);
+  assert.deepEqual(service.desired("vm-a").promise.period_ns, 20e6);
   await other.close();
-  await service.tactus("unset", id);
 });
 
-test("a gamepad moves the slice, and rumbles if the wish is impossible", async () => {
-  const id = service.hog();
-  const page = await service.browse({}, (page) =>
-    page.addInitScript(() => {
-      globalThis.rumbles = 0;
-      globalThis.axes = [0, 0];
-      const vibrationActuator = { playEffect: async () => void (globalThis.rumbles += 1) };
-      navigator.getGamepads = () => [{ connected: true, axes: globalThis.axes, vibrationActuator }];
-    }),
+test("with the switch Live, each input changes the VM, at most ten times a second", async () => {
+  change("vm-a", "--slice", "1ms", "--period", "10ms");
+  await edit("vm-a");
+  await page.getByRole("switch", { name: "Live" }).check();
+  await page.getByLabel("Slice on a logarithmic scale").focus();
+  for (let press = 0; press < 30; press += 1) {
+    await page.keyboard.press("ArrowRight");
+    await sleep(20);
+  }
+  const typed = await page.inputValue("#slice");
+  await until("the last input is in force", () => `${slice("vm-a") / 1e6}ms` === typed);
+  const sent = await page.evaluate(() =>
+    performance.getEntriesByType("resource").flatMap(({ name, startTime }) => (name.endsWith("/desired") ? startTime : [])),
   );
-  await edit(page, id);
-  await page.evaluate(() => (globalThis.axes = [0, -1]));
-  await until("the slice grows", async () => parseFloat(await page.inputValue("#slice-text")) >= 2);
-  await page.waitForSelector(".refusal >> text=Refused");
-  await until("it rumbles", () => page.evaluate(() => globalThis.rumbles > 0));
-  assert.equal((await service.vm(id)).desired.promise.slice_ns, 1_000_000);
-  await page.evaluate(() => (globalThis.axes = [0, 1]));
-  await page.waitForSelector("text=The service would accept this change.");
-  // With the switch, the stick steers the VM itself.
-  await page.check("input[role=switch]");
-  await until("the promise follows the stick", async () => (await service.vm(id)).desired.promise.slice_ns !== 1_000_000);
-  await page.close();
-  await service.tactus("unset", id);
+  const pauses = sent.slice(1).map((at, before) => at - sent[before]);
+  assert.ok(sent.length >= 2 && Math.min(...pauses) >= 90, `${sent.length} changes with pauses of ${pauses}`);
 });
 
-test("all views show the host", async () => {
-  const id = service.hog();
-  await service.tactus("set", id, "--slice", "4ms", "--period", "20ms");
-  const page = await service.browse();
-  await page.click("nav >> text=CPUs");
-  await page.waitForSelector("svg.bar >> text=/20.0 %/", { state: "attached" });
-  await page.click("nav >> text=Timeline");
-  await page.waitForSelector("canvas.timeline");
-  const box = await page.locator("canvas.timeline").boundingBox();
-  await page.mouse.click(box.x + box.width / 2, box.y + 10);
-  await until("the pointer names a thread", async () => {
-    await page.mouse.move(box.x + 100 + Math.random() * (box.width - 100), box.y + 10);
-    return (await page.locator("section .note").allInnerTexts()).some((note) => /ran for/.test(note));
+test("the stick of a gamepad moves the slice, and the gamepad rumbles when the promise is impossible", async () => {
+  change("vm-a", "--slice", "2ms", "--period", "10ms");
+  const steered = await context.newPage();
+  await steered.addInitScript(() => {
+    window.rumbles = 0;
+    const vibrationActuator = { playEffect: async () => void (window.rumbles += 1) };
+    window.pad = { axes: [0, 0], buttons: [{ pressed: false }, { pressed: false }], vibrationActuator };
+    navigator.getGamepads = () => [window.pad, null];
   });
-  await page.click("nav >> text=History");
-  await page.waitForSelector(".uplot canvas");
-  await page.click("text=1h");
-  assert.match(page.url(), /view=history&range=1h/);
-  assert.deepEqual(page.errors, []);
-  await page.close();
-  await service.tactus("unset", id);
+  await steered.goto(web.url);
+  await edit("vm-a", steered);
+  const stick = (x, y) => steered.evaluate(([x, y]) => void (window.pad.axes = [x, y]), [x, y]);
+  await stick(0, -0.5);
+  await until("the slice is longer", async () => parseFloat(await steered.inputValue("#slice")) > 2.2);
+  await stick(0, 0);
+  await sleep(400);
+  assert.equal(await steered.evaluate(() => window.rumbles), 0);
+  await stick(0, -1);
+  await until("the gamepad rumbles", () => steered.evaluate(() => window.rumbles > 0));
+  await stick(0.8, 0);
+  await until("the period is longer", async () => parseFloat(await steered.inputValue("#period")) > 12);
+  await stick(0, 0);
+  assert.equal(slice("vm-a"), 2e6, "the stick only previews");
+  await steered.evaluate(() => void (window.pad.buttons[1].pressed = true));
+  await until("the draft is reverted", async () => (await steered.inputValue("#slice")) === "2ms");
+});
+
+test("a change is undone in the list of changes", async () => {
+  change("vm-b", "--slice", "1ms", "--period", "10ms");
+  change("vm-b", "--slice", "2ms", "--period", "10ms");
+  await page.keyboard.press("5");
+  const line = page.locator("tr", { hasText: "1ms in 10ms → 2ms in 10ms" }).first();
+  await line.getByRole("button", { name: "Undo the change of vm-b" }).click();
+  await until("the change is undone", () => slice("vm-b") === 1e6);
+});
+
+test("a dropped connection shows a banner, and goes on where it was", async () => {
+  const own = await servePage({ socket: service.socket });
+  await page.goto(own.url);
+  await page.waitForSelector('tr[data-id="vm-a"]');
+  await own.end();
+  await page.waitForSelector(".banner.bad");
+  assert.match(await text(".banner.bad"), /The connection to the service was lost at \d\d:\d\d:\d\d/);
+  change("vm-a", "--slice", "7ms", "--period", "70ms");
+  const again = await servePage({ socket: service.socket, port: own.port });
+  await page.waitForSelector(".banner.bad", { state: "detached" });
+  await until("the row is new", async () => (await text('tr[data-id="vm-a"] .asked')) === "7ms in 70ms");
+  await page.keyboard.press("5");
+  await page.getByText("nothing → 7ms in 70ms").first().waitFor();
+  assert.equal(await page.getByText("Some changes are missing").count(), 0);
+  await again.end();
+});
+
+test("the tabs of a browser share one stream, and another tab continues it", async () => {
+  let streams = 0;
+  const counted = await servePage({ socket: service.socket, answer: ({ url }) => void (streams += url.startsWith("/v1/live")) });
+  const first = await open(context, counted.url);
+  await first.waitForSelector('tr[data-id="vm-a"]');
+  const second = await open(context, counted.url);
+  await second.waitForSelector('tr[data-id="vm-a"]');
+  assert.equal(streams, 1);
+  await first.close();
+  await until("the second tab connects", () => streams === 2);
+  change("vm-a", "--weight", "33");
+  await until("the second tab follows", async () => (await text('tr[data-id="vm-a"] .weight', second)) === "33");
+  await counted.end();
 });
 
 test("a client with the role view sees no control", async () => {
-  const id = service.hog();
-  await service.tactus("set", id, "--slice", "1ms", "--period", "20ms");
-  const page = await service.browse({}, (page) =>
-    page.route("**/v1/caller", (route) => route.fulfill({ json: { name: "cert:eve", role: "view" } })),
-  );
-  await page.click(`tr[data-vm^="${id}"] .link`);
-  await page.waitForSelector("section.editor");
-  assert.equal(await page.locator("form, input[type=checkbox], input[type=range]").count(), 0);
-  await page.close();
-  await service.tactus("unset", id);
+  await context.route("**/v1/caller", (route) => route.fulfill({ json: { name: "cert:reader", role: "view" } }));
+  const reader = await open(context, `${web.url}?vm=vm-a`);
+  await reader.getByText("Your role only reads.").waitFor();
+  assert.equal(await reader.locator("form:visible, #slice, .vms input[type=checkbox], [role=switch]").count(), 0);
+  await reader.keyboard.press("5");
+  await reader.waitForSelector(".changes tbody tr");
+  assert.equal(await reader.getByRole("button", { name: /Undo|Restore/ }).count(), 0);
 });
 
-test("several marked VMs are changed together", async () => {
-  const [one, other] = [service.hog(), service.hog()];
-  for (const id of [one, other]) await service.tactus("set", id, "--weight", "90");
-  const page = await service.browse();
-  for (const id of [one, other]) await page.check(`tr[data-vm^="${id}"] input[type=checkbox]`);
-  await page.click("text=Change 2 VMs");
-  await page.fill("#weight-text", "150");
-  await page.click("button.apply");
-  await until("both have the weight", async () =>
-    [await service.vm(one), await service.vm(other)].every((vm) => vm.desired.weight === 150),
-  );
-  await page.fill("input[type=search]", "no such name");
-  await page.waitForSelector("text=/None of the \\d+ VMs/");
-  await page.close();
-  for (const id of [one, other]) await service.tactus("unset", id);
+test("search, order and view are in the address, and Back returns to the view before", async () => {
+  await page.keyboard.press("/");
+  await page.keyboard.type("vm-h");
+  await until("one row", async () => (await page.locator("tbody tr").count()) === 1);
+  await page.getByRole("button", { name: "Missed" }).click();
+  await page.waitForURL(/q=vm-h&sort=-missed/);
+  await page.getByRole("link", { name: "CPUs" }).click();
+  await page.waitForURL(/view=cpus/);
+  await page.goBack();
+  await page.waitForSelector('tr[data-id="vm-hog"]');
+  await page.reload();
+  await page.waitForSelector('tr[data-id="vm-hog"]');
+  assert.equal(await page.locator("tbody tr").count(), 1);
+  assert.equal(await page.locator("th.missed").getAttribute("aria-sort"), "descending");
 });
 
-const AXE = readFileSync(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
-
-for (const theme of ["light", "dark"]) {
-  test(`the page is accessible in the ${theme} theme`, async () => {
-    const id = service.hog();
-    const page = await service.browse({ theme });
-    await edit(page, id);
-    await page.fill("#slice-text", "19.9ms");
-    await page.waitForSelector(".refusal >> text=Refused");
-    for (const view of ["VMs", "CPUs", "History", "Timeline", "Changes"]) {
-      await page.click(`nav >> text=${view}`);
-      await page.waitForTimeout(300);
-      // The browser does not execute inline scripts of the page; an evaluated one is of the test.
-      const { violations } = await page.evaluate(`${AXE}; axe.run()`);
-      const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-      assert.deepEqual(serious.map(({ id, nodes }) => [view, id, nodes[0].html]), []);
-    }
-    if (process.env.SCREENSHOTS) {
-      for (const [name, width, height] of [["desktop", 1280, 800], ["phone", 390, 844]]) {
-        await page.setViewportSize({ width, height });
-        for (const view of ["VMs", "CPUs", "History", "Timeline", "Changes"]) {
-          await page.click(`nav >> text=${view}`);
-          await page.waitForTimeout(1_200);
-          await page.screenshot({ path: `${process.env.SCREENSHOTS}/${view}-${name}-${theme}.png` });
-        }
-      }
-    }
-    await page.close();
-    await service.tactus("unset", id);
+test("the timeline shows the thread of a VM, and zooms by keys", async () => {
+  await page.keyboard.press("4");
+  await page.getByRole("rowheader", { name: /vm-hog/ }).waitFor();
+  await page.locator("canvas").focus();
+  for (let press = 0; press < 3; press += 1) await page.keyboard.press("+");
+  assert.equal(await page.getByRole("button", { name: "Record" }).count(), 1);
+  const { width, height } = await page.locator("canvas").boundingBox();
+  const hover = async (part) => {
+    await page.locator("canvas").hover({ position: { x: 60 + part * (width - 80), y: height - 20 } });
+    return (await page.locator(".tip").count()) > 0;
+  };
+  await until("a thread is under the pointer", async () => {
+    for (let part = 0; part < 1; part += 0.05) if (await hover(part)) return true;
+    return false;
   });
-}
+  assert.match(await text(".tip"), /on CPU \d+ for/);
+});
 
-test("a page without the service says so, and goes on when the service is back", async () => {
-  const page = await service.browse();
-  await page.waitForTimeout(500);
-  await service.stop("SIGKILL");
-  await page.waitForSelector("text=/The service does not answer/");
-  await service.serve();
-  await page.waitForSelector("text=/The service does not answer/", { state: "detached" });
-  await page.close();
+test("all views have no serious finding of axe in both themes", async () => {
+  change("vm-hog", "--slice", "2ms", "--period", "10ms");
+  for (const theme of ["light", "dark"]) {
+    await page.getByLabel("Theme").selectOption(theme);
+    for (const view of ["vms", "cpus", "history", "timeline", "changes"]) {
+      await page.goto(`${web.url}?view=${view}&vm=vm-hog`);
+      await page.waitForSelector(`.view-${view} :is(tbody tr, .cpu, .u-over)`);
+      await page.evaluate(AXE);
+      const { violations } = await page.evaluate(() => window.axe.run());
+      const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+      const found = serious.map(({ id, nodes }) => `${theme} ${view} ${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+      assert.deepEqual(found, []);
+    }
+  }
+});
+
+test("on a phone, no view is wider than the screen", async () => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  for (const view of ["vms", "cpus", "history", "timeline", "changes"]) {
+    for (const vm of ["", "&vm=vm-hog"]) {
+      await page.goto(`${web.url}?view=${view}${vm}`);
+      await page.waitForSelector(`.view-${view} :is(tbody tr, .cpu, .u-over, .nothing, .editor)`, { state: "attached" });
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(wide <= 390, `${view}${vm}: ${wide}`);
+    }
+  }
 });

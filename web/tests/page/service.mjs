@@ -1,53 +1,41 @@
-// A real service with a core, processes that are always runnable, and a browser at its page.
+// A service with a core and a few VMs, for tests of the page. Needs root, and the program in `TACTUS` or target/debug.
 
-import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { spawn, execFileSync } from "node:child_process";
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { chromium } from "playwright-core";
 
-const TACTUS = process.env.TACTUS ?? new URL("../../../target/debug/tactus", import.meta.url).pathname;
+const TACTUS = process.env.TACTUS ?? resolve(import.meta.dirname, "../../../target/debug/tactus");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 
-// Waits until `isSo` returns something, which is returned.
-export async function until(what, isSo, patience = 20_000) {
-  const end = Date.now() + patience;
+export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/** Waits until `check` returns a value other than false and undefined. */
+export async function until(what, check, limit = 20_000) {
+  const end = Date.now() + limit;
   for (;;) {
-    const found = await isSo();
-    if (found) return found;
-    if (Date.now() > end) throw new Error(`not within ${patience} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    const found = await check();
+    if (found !== undefined && found !== false) return found;
+    if (Date.now() > end) throw new Error(`not within ${limit} ms: ${what}`);
+    await sleep(50);
   }
 }
 
-function ended(child) {
-  return new Promise((resolve) => (child.exitCode === null && child.signalCode === null ? child.once("exit", resolve) : resolve()));
-}
-
-// Runs a program, and returns its output.
-async function output(command, args, cwd) {
-  const child = spawn(command, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
-  let [out, err] = ["", ""];
-  child.stdout.on("data", (part) => (out += part));
-  child.stderr.on("data", (part) => (err += part));
-  const code = await new Promise((resolve) => child.once("close", resolve));
-  if (code !== 0) throw new Error(`${command} ${args.join(" ")}: ${err}`);
-  return out;
-}
-
 export class Service {
-  #place = mkdtempSync(join(tmpdir(), "tactus-page-"));
-  #children = [];
-  #browser;
-  #serve;
-  #page;
+  children = [];
 
-  static async begin() {
+  static async start() {
     const service = new Service();
+    service.place = mkdtempSync(join(tmpdir(), "tactus-page-"));
+    service.socket = join(service.place, "api.sock");
+    mkdirSync(join(service.place, "labels"));
     try {
-      await service.serve();
-      await service.open();
-      service.#browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+      const core = join(service.place, "core.sock");
+      service.core = service.spawn(TACTUS, ["core", "--listen", core]);
+      await until("the core listens", () => existsSync(core));
+      service.serve();
+      await until("the service answers", () => service.listed() !== undefined);
       return service;
     } catch (error) {
       await service.end();
@@ -55,76 +43,68 @@ export class Service {
     }
   }
 
-  // Starts the service.
-  async serve() {
-    const args = ["serve", "--socket", "api.sock", "--state", "state", "--directory", "live", "--labels", "vms.d", "--libvirt", "lv"];
-    this.#serve = spawn(TACTUS, args, { cwd: this.#place, stdio: "ignore" });
-    await until("the service has a core", async () => {
-      if (!existsSync(join(this.#place, "api.sock"))) return false;
-      return (await this.#host().catch(() => ({}))).core !== undefined;
-    });
+  serve() {
+    const at = (name) => join(this.place, name);
+    const places = ["--core", at("core.sock"), "--state", at("state"), "--labels", at("labels"), "--libvirt", at("none")];
+    this.service = this.spawn(TACTUS, ["serve", "--socket", this.socket, ...places]);
   }
 
-  async #host() {
-    const curl = ["--silent", "--unix-socket", join(this.#place, "api.sock"), "http://tactus/v1/host"];
-    return JSON.parse(await output("curl", curl));
+  spawn(program, args) {
+    const child = spawn(program, args, { stdio: "ignore", cwd: this.place });
+    this.children.push(child);
+    return child;
   }
 
-  // Ends the service, or kills it.
-  async stop(signal = "SIGTERM") {
-    this.#serve.kill(signal);
-    await ended(this.#serve);
+  /** Starts a process that is the VM `name`. A hog is always runnable, and any other VM sleeps. */
+  vm(name, { isHog = false } = {}) {
+    const program = join(this.place, name);
+    copyFileSync(isHog ? "/usr/bin/yes" : "/bin/sleep", program);
+    writeFileSync(join(this.place, "labels", `${name}.toml`), `program = "${name}"\n`);
+    return this.spawn(program, isHog ? [] : ["600"]);
   }
 
-  // Starts `tactus page`. Its address admits one browser.
-  async open() {
-    this.#page?.kill("SIGTERM");
-    this.#page = spawn(TACTUS, ["page", "--socket", "api.sock"], { cwd: this.#place, stdio: ["ignore", "pipe", "ignore"] });
-    this.url = await new Promise((resolve, reject) => {
-      this.#page.stdout.once("data", (line) => resolve(String(line).trim()));
-      this.#page.once("exit", () => reject(new Error("tactus page has ended")));
-    });
-  }
-
-  // Starts a process that is always runnable, and returns its id in the interface.
-  hog() {
-    const child = spawn("sh", ["-c", "while :; do :; done"], { stdio: "ignore" });
-    this.#children.push(child);
-    return `pid:${child.pid}`;
-  }
-
-  // Runs a command of a client.
   tactus(...args) {
-    return output(TACTUS, [...args, "--socket", "api.sock"], this.#place);
+    return execFileSync(TACTUS, [...args, "--socket", this.socket], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
   }
 
-  async vm(id) {
-    const { vms } = JSON.parse(await this.tactus("list", "--json"));
-    return vms.find((vm) => vm.id.startsWith(id));
-  }
-
-  // Opens the page in the browser. `prepare` sees the page before it loads.
-  async browse(options = {}, prepare = async () => {}) {
-    const context = this.context ?? (this.context = await this.#browser.newContext({ viewport: { width: 1280, height: 800 } }));
-    const page = await context.newPage();
-    page.errors = [];
-    page.on("pageerror", (error) => page.errors.push(String(error)));
-    page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
-    await page.emulateMedia({ colorScheme: options.theme ?? "light" });
-    if (options.size) await page.setViewportSize(options.size);
-    await prepare(page);
-    await page.goto(this.isKnown ? this.url.replace(/\?.*/, "") : this.url);
-    this.isKnown = true;
-    await page.waitForSelector("header nav");
-    return page;
-  }
-
-  async end() {
-    await this.#browser?.close();
-    for (const child of [...this.#children, this.#page, this.#serve]) {
-      child?.kill(child === this.#serve ? "SIGTERM" : "SIGKILL");
-      if (child) await ended(child);
+  /** Returns the VMs as `tactus list` has them; `undefined`: the service does not answer. */
+  listed() {
+    try {
+      const listed = JSON.parse(this.tactus("list", "--json"));
+      return listed.vms ?? listed;
+    } catch {
+      return undefined;
     }
-    rmSync(this.#place, { recursive: true, force: true });
   }
+
+  desired(name) {
+    return this.listed()?.find((vm) => vm.name === name)?.desired;
+  }
+
+  /** Ends every process that was started, the core last, and waits for each. */
+  async end() {
+    for (const child of this.children.reverse()) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const ended = new Promise((done) => child.once("exit", done));
+      child.kill("SIGTERM");
+      await Promise.race([ended, sleep(10_000).then(() => child.kill("SIGKILL"))]);
+    }
+    rmSync(this.place, { recursive: true, force: true });
+  }
+}
+
+export function browser() {
+  return chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+}
+
+/** Opens the page, and fails later if the browser refused something. */
+export async function open(context, url) {
+  const page = await context.newPage();
+  page.errors = [];
+  page.on("pageerror", (error) => page.errors.push(String(error)));
+  page.on("console", (message) => {
+    if (message.type() === "error" && /Content Security Policy/.test(message.text())) page.errors.push(message.text());
+  });
+  await page.goto(url);
+  return page;
 }

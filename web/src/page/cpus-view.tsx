@@ -1,0 +1,134 @@
+import type { Cpu, Cpus, PromisedPart } from "./api";
+import { select } from "./editor";
+import { usePolled } from "./polled";
+import { percent } from "./quantity";
+import { events, rows, selected, view } from "./store";
+import { topology, type Group } from "./topology";
+import { Trouble } from "./trouble";
+
+const INTERVAL_MS = 2000;
+
+/** What is promised of each CPU, against what may be promised. */
+export function CpusView() {
+  // A change of a promise is shown at once.
+  const changes = events.value.filter(({ event }) => event === "changed" || event === "state").at(-1)?.number ?? 0;
+  const polled = usePolled<Cpus>(() => "/v1/cpus", INTERVAL_MS, String(changes)).value;
+  const { value } = polled;
+  return (
+    <div class="cpus">
+      <Trouble polled={polled} what="list of CPUs" />
+      {value && <Reserve value={value} />}
+      <div class="topology">
+        {value && topology(value.cpus).map((group) => <Node key={group.title} group={group} value={value} />)}
+      </div>
+      {value && value.anywhere.length > 0 && <Anywhere parts={value.anywhere} />}
+    </div>
+  );
+}
+
+function Reserve({ value: { promisable_percent, cpus } }: { value: Cpus }) {
+  if (promisable_percent === undefined) return <p class="note">The service has no core, so nothing is promised.</p>;
+  const promised = cpus.reduce((sum, { promised_ppm }) => sum + promised_ppm, 0) / 1e6;
+  const most = (cpus.length * promisable_percent) / 100;
+  return (
+    <p class="note">
+      {percent(promised)} of {percent(most)} is promised on fixed CPUs. At most {promisable_percent}% of each CPU may be
+      promised; the rest stays free for everything else.
+    </p>
+  );
+}
+
+function Node({ group, value }: { group: Group; value: Cpus }) {
+  return (
+    <section class="node">
+      {group.title && <h3>{group.title}</h3>}
+      {group.caches.map(({ title, cores }) => (
+        <section class="cache" key={title}>
+          <h4>{title}</h4>
+          {cores.map(({ title, cpus }) => (
+            <div class="core" key={title}>
+              {cpus.map((cpu) => (
+                <CpuBar key={cpu.cpu} cpu={cpu} most={value.promisable_percent ?? 0} core={title} />
+              ))}
+            </div>
+          ))}
+        </section>
+      ))}
+    </section>
+  );
+}
+
+function CpuBar({ cpu: { cpu, promised_ppm, promises }, most, core }: { cpu: Cpu; most: number; core: string }) {
+  let from = 0;
+  const parts = promises.map((part) => {
+    from += part.ppm;
+    return { ...part, from: from - part.ppm };
+  });
+  return (
+    <div class="cpu">
+      <span class="label" title={core}>
+        CPU {cpu}
+      </span>
+      <svg viewBox="0 0 1000 16" preserveAspectRatio="none" role="img" aria-label={described(cpu, promised_ppm, promises)}>
+        <rect class="free" x="0" y="0" width={10 * most} height="16" />
+        {parts.map(({ vm, ppm, from }) => (
+          <rect
+            key={vm}
+            class="promised"
+            data-selected={selected.value.includes(vm) ? "" : undefined}
+            x={from / 1000}
+            y="0"
+            width={Math.max(1, ppm / 1000 - 1.5)}
+            height="16"
+          >
+            <title>{`${nameOf(vm)}: ${percent(ppm / 1e6)}`}</title>
+          </rect>
+        ))}
+        <line class="limit" x1={10 * most} x2={10 * most} y1="0" y2="16" />
+      </svg>
+      <span class="number">
+        {percent(promised_ppm / 1e6)} of {most}%
+      </span>
+      <span class="parts">
+        {promises.map((part) => (
+          <PartLink key={part.vm} part={part} />
+        ))}
+      </span>
+    </div>
+  );
+}
+
+function described(cpu: number, promised_ppm: number, promises: PromisedPart[]): string {
+  const parts = promises.map(({ vm, ppm }) => `${nameOf(vm)} ${percent(ppm / 1e6)}`);
+  return [`CPU ${cpu}: ${percent(promised_ppm / 1e6)} promised`, ...parts].join(", ");
+}
+
+function nameOf(id: string): string {
+  return rows.get(id)?.vm.value.name ?? id;
+}
+
+function PartLink({ part: { vm, ppm } }: { part: PromisedPart }) {
+  const open = () => {
+    select([vm]);
+    view.value = "vms";
+  };
+  return (
+    <button type="button" class="open" onClick={open}>
+      {nameOf(vm)} {percent(ppm / 1e6)}
+    </button>
+  );
+}
+
+function Anywhere({ parts }: { parts: PromisedPart[] }) {
+  return (
+    <section class="anywhere">
+      <h3>On any CPU</h3>
+      <p class="note">The kernel chooses the CPU of these parts (SCHED_DEADLINE).</p>
+      <p class="parts">
+        {parts.map((part) => (
+          <PartLink key={part.vm} part={part} />
+        ))}
+      </p>
+    </section>
+  );
+}

@@ -1,0 +1,88 @@
+// The latest measurements of a VM, one sample a second: what it used, waited and missed meanwhile.
+
+import type { Measured, Usage } from "./api";
+
+/** Number of samples of a sparkline. */
+export const KEPT = 60;
+/** Number of samples behind a present value: a single second has too few periods. */
+const RECENT = 10;
+
+export interface Sample {
+  /** CPU time, and time without a CPU while runnable, as parts of a CPU. */
+  used: number;
+  waited: number;
+  judged: number;
+  missed: number;
+  due_ns: number;
+  delivered_ns: number;
+  short_ns: number;
+}
+
+interface Reading {
+  at_ns: number;
+  usage: Usage;
+  measured: Measured;
+}
+
+export class Samples {
+  readonly all: Sample[] = [];
+  private last: Reading | undefined;
+
+  /** Adds the time since the last reading. The first reading only begins. */
+  add(at_ns: number, usage: Usage, measured: Measured): void {
+    const { last } = this;
+    this.last = { at_ns, usage, measured };
+    const passed = at_ns - (last?.at_ns ?? at_ns);
+    if (!last || passed <= 0 || last.usage.pid !== usage.pid) return;
+    const [now, before] = [time(usage), time(last.usage)];
+    this.all.push({
+      used: Math.max(0, now.ran_ns - before.ran_ns) / passed,
+      waited: Math.max(0, now.waited_ns - before.waited_ns) / passed,
+      ...since(measured, last.measured),
+    });
+    if (this.all.length > KEPT) this.all.shift();
+  }
+
+  /** Returns what the latest samples have in sum; `undefined`: there are none yet. */
+  recent(): Sample | undefined {
+    const latest = this.all.slice(-RECENT);
+    const [first, ...rest] = latest;
+    if (!first) return undefined;
+    const sum = { ...first };
+    for (const sample of rest) for (const key of Object.keys(sum) as (keyof Sample)[]) sum[key] += sample[key];
+    sum.used /= latest.length;
+    sum.waited /= latest.length;
+    return sum;
+  }
+}
+
+/** Returns the CPU time of the vCPUs; of all threads, if none is known as a vCPU. */
+function time(usage: Usage) {
+  return usage.vcpus > 0 ? usage.of_vcpus : usage.of_others;
+}
+
+/** Returns the measurements since `before`. A new promise begins at zero. */
+function since(measured: Measured, before: Measured) {
+  const isNew = measured.periods < before.periods;
+  const part = (key: "judged" | "missed" | "due_ns" | "delivered_ns" | "short_ns") =>
+    measured[key] - (isNew ? 0 : before[key]);
+  return {
+    judged: part("judged"),
+    missed: part("missed"),
+    due_ns: part("due_ns"),
+    delivered_ns: part("delivered_ns"),
+    short_ns: part("short_ns"),
+  };
+}
+
+/** Returns the path of a sparkline, `width` by `height`. The highest value is at the top, but at least `most` is. */
+export function sparkPath(values: readonly number[], most: number, width: number, height: number): string {
+  const top = Math.max(most, ...values);
+  const step = width / (KEPT - 1);
+  const begin = KEPT - values.length;
+  const points = values.map((value, at) => {
+    const y = height - 0.5 - (value / top) * (height - 1);
+    return `${((begin + at) * step).toFixed(1)} ${y.toFixed(1)}`;
+  });
+  return points.length < 2 ? "" : `M${points.join("L")}`;
+}

@@ -1,0 +1,106 @@
+// The work of the page for a host with 100 VMs and ten updates a second. The updates are made up, so no service is needed.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { servePage } from "../serve-page.mjs";
+import { browser, open, sleep } from "./service.mjs";
+
+const VMS = 100;
+const INTERVAL_MS = 100;
+/** Maximum 95th percentile of the work of the main thread for an update. Unit: ms. */
+const WORK_MS = 8;
+const PERIOD_NS = 10e6;
+
+function vm(number, update) {
+  const periods = 10 * update + number;
+  const measured = {
+    periods,
+    judged: periods,
+    missed: Math.floor(periods / (10 + (number % 7))),
+    due_ns: periods * 1e6,
+    delivered_ns: periods * 0.98e6,
+    short_ns: periods * 1000,
+    shortfalls: Array(10).fill(0),
+    lost: 0,
+  };
+  const promise = { slice_ns: 1e6, period_ns: PERIOD_NS, cpus: 1, gang: false, limit: "soft", mechanism: "auto" };
+  return {
+    id: `vm-${number}`,
+    name: `vm-${number}`,
+    kind: "qemu",
+    process: { pid: 1000 + number, start_time: 1, user: 0 },
+    generation: 1,
+    desired: { promise, paused: false },
+    source: "client",
+    state: { phase: (number + update) % 20 === 0 ? "not-kept" : "kept", mechanism: "inherit" },
+    measured,
+  };
+}
+
+function usages(update) {
+  const of = (number) => ({
+    id: `vm-${number}`,
+    pid: 1000 + number,
+    vcpus: 1,
+    of_vcpus: { ran_ns: update * 1e7 * (1 + (number % 5)), waited_ns: update * 1e6 * (number % 9) },
+    of_others: { ran_ns: 0, waited_ns: 0 },
+  });
+  return { at_ns: update * INTERVAL_MS * 1e6, vms: Array.from({ length: VMS }, (_, number) => of(number)) };
+}
+
+function stream(reply) {
+  reply.writeHead(200, { "content-type": "text/event-stream" });
+  let update = 0;
+  const send = (name, content) => reply.write(`event: ${name}\ndata: ${JSON.stringify(content)}\n\n`);
+  const timer = setInterval(() => {
+    if (update % 10 === 0) send("usage", usages(update));
+    send("vms", { at_ms: Date.now(), vms: Array.from({ length: VMS }, (_, number) => vm(number, update)), gone: [] });
+    update += 1;
+  }, INTERVAL_MS);
+  reply.on("close", () => clearInterval(timer));
+}
+
+const REPLIES = {
+  "/v1/host": { version: "0", cpus: 16, promisable_percent: 90, mechanisms: ["inherit"], core: 1, warnings: [] },
+  "/v1/caller": { name: "uid:0", role: "admin" },
+};
+
+function answer({ url }, reply) {
+  if (url.startsWith("/v1/live")) stream(reply);
+  else if (REPLIES[url]) reply.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(REPLIES[url]));
+  else return false;
+  return true;
+}
+
+/** Returns the CPU time of the main thread of the page. The wall time would include other programs of the host. Unit: s. */
+async function spent(session) {
+  const { metrics } = await session.send("Performance.getMetrics");
+  return metrics.find(({ name }) => name === "TaskDuration").value;
+}
+
+test(`an update of ${VMS} VMs takes at most ${WORK_MS} ms of the main thread`, async () => {
+  const web = await servePage({ socket: "none", answer });
+  const chromium = await browser();
+  try {
+    const page = await open(await chromium.newContext({ viewport: { width: 1280, height: 800 } }), `${web.url}?sort=-missed`);
+    await page.waitForSelector('tr[data-id="vm-99"]');
+    const session = await page.context().newCDPSession(page);
+    await session.send("Performance.enable", { timeDomain: "threadTicks" });
+    await sleep(2000);
+    const works = [];
+    for (let update = 0, before = await spent(session); update < 100; update += 1) {
+      await sleep(INTERVAL_MS);
+      const now = await spent(session);
+      works.push(1000 * (now - before));
+      before = now;
+    }
+    works.sort((a, b) => a - b);
+    const [median, p95] = [0.5, 0.95].map((part) => works[Math.floor(part * works.length)]);
+    console.log(`# median ${median.toFixed(1)} ms, p95 ${p95.toFixed(1)} ms`);
+    assert.deepEqual(page.errors, []);
+    assert.ok(p95 <= WORK_MS, `p95 is ${p95.toFixed(1)} ms`);
+  } finally {
+    await chromium.close();
+    await web.end();
+  }
+});

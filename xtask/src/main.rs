@@ -14,6 +14,7 @@ mod lab;
 mod mirror;
 mod new_policy;
 mod oracle;
+mod page;
 mod portable;
 mod program;
 mod python;
@@ -64,6 +65,8 @@ enum Chore {
     Wheel,
     /// Make the Debian package of the service in target/debian: the program, its units, man pages and completions.
     Deb(deb::Deb),
+    /// Build the files of the page of the service in crates/page/assets, with the simulator for its preview.
+    Page(page::Page),
     /// Build the simulator for WebAssembly, and compare its results with those of the native program.
     Wasm,
     /// Build the site in target/site: the documentation as a book, and the playground. The site works from the folder.
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Chore::Artifact(artifact) => artifact::run(&artifact),
         Chore::NewPolicy { name } => new_policy::run(&name),
         Chore::GuestImage => guest::image::run(),
+        Chore::Page(page) => page::run(&page),
         Chore::Wasm => step::run_all(&[step::Step::new("the simulator in WebAssembly", wasm::check)]),
         Chore::Site(site) => site::run(&site),
         Chore::Wheel => wheel::run(),

@@ -6,6 +6,7 @@ mod package;
 mod units;
 
 use crate::component;
+use crate::page;
 use crate::program::TACTUS;
 use crate::root::{done, root};
 use anyhow::Result;
@@ -31,6 +32,7 @@ pub(crate) struct Deb {
 
 /// Makes the package in target/debian.
 pub(crate) fn run(deb: &Deb) -> Result<ExitCode> {
+    page::build()?;
     let programs = Programs::of(&TACTUS.build_in(&deb.profile)?)?;
     let folder = root().join("target/debian");
     let package = programs.pack(Target { version: env!("CARGO_PKG_VERSION"), folder: &folder })?;

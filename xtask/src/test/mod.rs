@@ -9,7 +9,7 @@ use crate::oracle::{LISA, PERFETTO, SIMSO, TRAPPY};
 use crate::root::cargo;
 use crate::seed::{self, FAULT_SEED};
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
-use crate::{citation, component, downloads, fuzz, guest, lab, portable, python, site, wasm};
+use crate::{citation, component, downloads, fuzz, guest, lab, page, portable, python, site, wasm};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -26,6 +26,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("crates without an operating system, for WebAssembly", portable::check),
         Step::new("the simulator in WebAssembly gives the bytes of the native program", wasm::check),
         Step::new(site::CHECK, site::check),
+        Step::new(page::CHECK, page::check),
         Step::new("documentation", documentation),
         Step::new("CITATION.cff, checked by cffconvert", citation::check),
         Step::new("comparison with SimSo", || SIMSO.check()),

@@ -1,0 +1,102 @@
+//! `cargo xtask page`: builds the files of the page of the service, and checks the page in Chromium.
+
+use crate::component;
+use crate::program::TACTUS;
+use crate::root::{done, root};
+use crate::step::{Failure, Outcome, Step, counted_by_node, run_all};
+use crate::wasm::{self, Loader};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Name of the check.
+pub(crate) const CHECK: &str = "the page of the service in Chromium";
+/// Folder of the files, which the program contains.
+const FILES: &str = "crates/page/assets";
+/// The files in the repository, so that a build of the program needs only Rust.
+const COMMITTED: [&str; 3] = ["index.html", "page.css", "page.js"];
+/// The simulator, which the repository does not contain: the worker, and the compressed module.
+const WORKER: &str = "simulator.js";
+const MODULE: &str = "simulator.wasm.gz";
+/// Tests of the page.
+const TESTS: &str = "tests/page/page.test.mjs";
+
+/// Options of `cargo xtask page`.
+#[derive(Args, Debug)]
+pub(crate) struct Page {
+    /// Check that the files in the repository are those of the sources, and use the page in Chromium.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Builds the files of the page, with the simulator.
+pub(crate) fn run(page: &Page) -> Result<ExitCode> {
+    if page.check {
+        return run_all(&[Step::new(CHECK, check)]);
+    }
+    build()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the files of the page, with the simulator. The next build of the program contains them.
+pub(crate) fn build() -> Result<()> {
+    component::node().and_then(|()| component::packages_of_web()).map_err(anyhow::Error::msg)?;
+    npm("build")?;
+    simulator()
+}
+
+/// Runs a script of the package in `web`.
+fn npm(script: &str) -> Result<()> {
+    done(Command::new("npm").args(["run", "--silent", script]).current_dir(root().join("web")))
+}
+
+/// Builds the simulator of the page.
+fn simulator() -> Result<()> {
+    let module = wasm::build(Loader::Page)?.join("tactus_bg.wasm");
+    npm("build-page-simulator")?;
+    let mut gzip = Command::new("gzip");
+    let packed = gzip.args(["--best", "--no-name", "--stdout"]).arg(&module).output().context("cannot run gzip")?;
+    ensure!(packed.status.success(), "gzip failed");
+    let path = root().join(FILES).join(MODULE);
+    fs::write(&path, packed.stdout).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Checks that the files in the repository are those of the sources, and uses the page in Chromium.
+pub(crate) fn check() -> Result<Outcome> {
+    if let Err(reason) = programs() {
+        return Ok(Outcome::Skipped(reason));
+    }
+    let before = committed()?;
+    npm("check")?;
+    npm("build")?;
+    if before != committed()? {
+        let text = format!("the files in {FILES} were not those of the sources; they are now: commit them");
+        return Ok(Outcome::Failed(Failure { text, again: "cargo xtask page".to_string() }));
+    }
+    simulator()?;
+    let tactus = TACTUS.build()?;
+    let mut tests = Command::new("node");
+    tests.args(["--test", "--test-reporter=tap", TESTS]).env("TACTUS", tactus).current_dir(root().join("web"));
+    let outcome = counted_by_node(&mut tests);
+    // Later builds of the program are those of a new clone.
+    for file in [WORKER, MODULE] {
+        let _ = fs::remove_file(root().join(FILES).join(file));
+    }
+    outcome
+}
+
+fn programs() -> Result<(), String> {
+    wasm::programs()?;
+    component::curl()?;
+    component::packages_of_web()?;
+    component::chromium()
+}
+
+/// Returns the contents of the files in the repository.
+fn committed() -> Result<Vec<Vec<u8>>> {
+    let path = |name: &&str| -> PathBuf { Path::new(&root()).join(FILES).join(name) };
+    let read = |name| fs::read(path(name)).with_context(|| format!("cannot read {}", path(name).display()));
+    COMMITTED.iter().map(read).collect()
+}

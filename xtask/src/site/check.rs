@@ -30,7 +30,7 @@ pub(crate) fn check() -> Result<Outcome> {
         }));
     }
     let mut tests = Command::new("node");
-    tests.args(["--test", "--test-reporter=tap"]).args(TESTS).current_dir(root().join(PACKAGE));
+    tests.args(["--test", "--test-reporter=tap", "--test-concurrency=3"]).args(TESTS).current_dir(root().join(PACKAGE));
     counted_by_node(&mut tests)
 }
 

@@ -19,7 +19,7 @@ pub struct Events {
 
 /// The events after a number.
 #[derive(PartialEq, Debug)]
-pub(crate) enum After {
+pub enum After {
     /// All events after the number.
     All(Vec<Event>),
     /// The service does not have all of them: the events that it has.
@@ -54,12 +54,12 @@ impl Events {
     }
 
     /// Returns the number of the latest event, as it changes.
-    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+    pub fn watch(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
 
     /// Returns the events after `number`.
-    pub(crate) fn after(&self, number: u64) -> After {
+    pub fn after(&self, number: u64) -> After {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = *self.latest.borrow();
         let events: Vec<Event> = kept.iter().filter(|event| event.number > number).cloned().collect();

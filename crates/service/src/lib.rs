@@ -47,7 +47,7 @@ mod timeline;
 mod usage;
 
 pub use caller::Caller;
-pub use events::{Events, now_ms};
+pub use events::{After, Events, now_ms};
 pub use history::Recorded;
 pub use local_service::LocalService;
 pub use managed_host::{ChangeRequest, ManagedHost, PerCpu, Reading};

@@ -15,12 +15,16 @@ pub struct Host {
     pub promisable_percent: Option<u32>,
     /// Mechanisms of the core.
     pub mechanisms: Vec<String>,
-    /// Pid of the core. Absent: the service has no core.
+    /// Pid of the core; of a simulated host, pid of the process that simulates it. Absent: the service has no core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core: Option<u32>,
     /// Reason why the service has no core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether the host is simulated: its VMs are those of a scenario, and a simulation takes the place of the core.
+    /// Absent: the host is real.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simulated: bool,
     /// Warnings of the service and of its core.
     pub warnings: Vec<String>,
 }

@@ -60,6 +60,8 @@ pub enum Source {
     LabelFile,
     /// The metadata of the VM's domain of libvirt.
     Libvirt,
+    /// The scenario of a simulated host.
+    Scenario,
 }
 
 impl Source {
@@ -70,6 +72,7 @@ impl Source {
             Source::Client => "client",
             Source::LabelFile => "label-file",
             Source::Libvirt => "libvirt",
+            Source::Scenario => "scenario",
         }
     }
 }
@@ -86,6 +89,8 @@ pub enum Kind {
     CloudHypervisor,
     /// No known VM: a process with its descendants.
     Process,
+    /// None: the VM is one of a simulated host.
+    Simulated,
 }
 
 impl Kind {
@@ -97,6 +102,7 @@ impl Kind {
             Kind::Firecracker => "firecracker",
             Kind::CloudHypervisor => "cloud-hypervisor",
             Kind::Process => "process",
+            Kind::Simulated => "simulated",
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::raising::Raising;
 use crate::service_args::{
     Events, List, Named, Observe, PageArgs, SERVICE_EXIT_CODES, SchedInfo, Serve, Set, Show, Top,
 };
+use crate::serving_args::Serving;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -237,6 +238,8 @@ pub(crate) struct Sim {
     pub(crate) audit: bool,
 
     #[command(flatten)]
+    pub(crate) serving: Serving,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -380,6 +383,9 @@ pub(crate) struct Demo {
     /// Print the result as JSON, and write no files
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show the simulated demo in a browser until Ctrl-C: its VMs are observed and changed as those of a real host
+    #[arg(long, conflicts_with_all = ["vm", "json", "seconds"])]
+    pub(crate) page: bool,
 }
 
 #[derive(Args, Debug)]

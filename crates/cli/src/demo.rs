@@ -16,6 +16,9 @@ use crate::run::terms::on_this_host;
 use daemon::Explanation;
 
 pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
+    if args.page {
+        return simulated::page();
+    }
     if args.simulated {
         return simulated::run(args, &Explanation::new("as requested", ""));
     }

@@ -28,6 +28,7 @@ mod run;
 mod seeds;
 mod service;
 mod service_args;
+mod serving_args;
 mod sim;
 mod sweep;
 mod terminal;

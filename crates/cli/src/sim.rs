@@ -1,6 +1,7 @@
 //! `tactus sim`: scenarios and task sets under one policy or several.
 
 pub(crate) mod plan;
+pub(crate) mod serve;
 
 use crate::args::{Output, Sim};
 use crate::failure::Failure;
@@ -29,6 +30,9 @@ struct Outcome {
 }
 
 pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
+    if args.serving.serve {
+        return serve::run(args);
+    }
     if !args.vary.is_empty() {
         return sweep::run(args);
     }

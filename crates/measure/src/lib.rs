@@ -7,6 +7,7 @@ pub mod statistics;
 mod supply;
 
 pub use meter::{
-    CpuMeasures, Domain, DomainMeasures, HostMeasures, Jobs, Measures, Member, Meter, Promise, Siblings, XenMon,
+    CpuMeasures, Doing, Domain, DomainMeasures, EndedPeriods, HostMeasures, Jobs, Measures, Member, Meter, PeriodSink,
+    PeriodWatch, Promise, Siblings, XenMon,
 };
 pub use supply::{JudgedPeriods, Supply};

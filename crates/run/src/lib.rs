@@ -16,11 +16,13 @@ mod observers;
 mod outcome;
 mod partition;
 mod readings;
+mod requests;
 mod run;
 mod samples;
 mod session;
 mod suits;
 pub mod sweep;
+mod trial;
 
 pub use choose::{Choice, Placement, choose, choose_for_guests, choose_for_tasks, policy};
 pub use observers::Observers;
@@ -30,3 +32,4 @@ pub use readings::Measured;
 pub use run::Run;
 pub use samples::SampledVm;
 pub use session::{Budget, Progress, Session, Tally};
+pub use trial::Trial;

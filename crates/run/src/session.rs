@@ -15,7 +15,7 @@ use input::problem::{Problem, Problems, Wrong};
 use input::source::Span;
 use measure::Siblings;
 use scenario::{AppSpec, Group, Scenario};
-use sched::{EntityId, GroupId, Instant, Params, Refused};
+use sched::{EntityId, GroupId, GroupParams, Instant, Params, Refused};
 use sim::coordination::Coordinated;
 use sim::{Stuck, Workload, World};
 use std::cell::RefCell;
@@ -58,10 +58,10 @@ pub struct Progress {
 
 /// A run in progress. Only [`step`](Session::step) advances the run. Dropping the session cancels the run.
 pub struct Session<'a> {
-    run: Run,
+    pub(crate) run: Run,
     choices: Vec<Choice>,
-    world: World<'a>,
-    host: IdMap,
+    pub(crate) world: World<'a>,
+    pub(crate) host: IdMap,
     guests: Vec<Option<IdMap>>,
     meters: AllMeters,
     manager: Option<Manager>,
@@ -73,7 +73,9 @@ pub struct Session<'a> {
     /// Totals of each guest's coordination at the start of the measurement. `None`: the measurement has not started.
     before: Option<Vec<Option<Coordinated>>>,
     /// Changes of the scenario that have not happened yet, in order of time.
-    changes: VecDeque<(Instant, Change, Subject)>,
+    pub(crate) changes: VecDeque<(Instant, Change, Subject)>,
+    /// Present parameters of each group of the hosts.
+    pub(crate) group_params: Vec<GroupParams>,
     is_done: bool,
 }
 
@@ -98,11 +100,11 @@ enum Stop {
 
 /// The ids of the groups, entities and applications of one guest, or of all hosts together.
 #[derive(Debug)]
-struct IdMap {
+pub(crate) struct IdMap {
     /// The guest, or the first host.
     machine: MachineId,
-    groups: Vec<GroupId>,
-    entities: Vec<Option<EntityId>>,
+    pub(crate) groups: Vec<GroupId>,
+    pub(crate) entities: Vec<Option<EntityId>>,
     /// Parts of each application: the machine of each part, and the number of the part on this machine.
     applications: Vec<Option<Vec<(Seat, u32)>>>,
 }
@@ -116,6 +118,15 @@ impl Run {
     /// was read from a file.
     pub fn start<'a>(&self, observers: Observers<'a>) -> Result<Session<'a>, Problems> {
         Session::new(self.clone(), AllMeters::of(&self.scenario), observers)
+    }
+
+    /// Begins this run without meters: the caller measures through `observers`, and the run uses no more memory the
+    /// longer it is. Its outcome has no measurements.
+    ///
+    /// # Errors
+    /// The errors of [`start`](Run::start).
+    pub fn start_unmeasured<'a>(&self, observers: Observers<'a>) -> Result<Session<'a>, Problems> {
+        Session::new(self.clone(), AllMeters::default(), observers)
     }
 
     /// Plays this run to its end and returns its outcome.
@@ -199,6 +210,7 @@ impl<'a> Session<'a> {
             cables,
             before: None,
             changes: changes(&scenario, Instant::ZERO + scenario.length).into(),
+            group_params: scenario.groups.iter().map(|group| group.params).collect(),
             is_done: false,
             run,
         })
@@ -211,10 +223,22 @@ impl<'a> Session<'a> {
     /// none can continue. The problem has its location in the scenario, if the scenario was read from a file. After an
     /// error, the run cannot continue.
     pub fn step(&mut self, budget: Budget) -> Result<Progress, Problems> {
+        self.step_until(Instant::NEVER, budget)
+    }
+
+    /// Advances the run like [`step`](Session::step), but not beyond `until`. Once the run is at `until`, all events
+    /// before this instant have happened.
+    ///
+    /// # Errors
+    /// The errors of [`step`](Session::step).
+    pub fn step_until(&mut self, until: Instant, budget: Budget) -> Result<Progress, Problems> {
         let mut left = budget.0.max(1);
-        while left > 0 && !self.is_done {
+        while left > 0 && !self.is_done && self.world.now() < until {
             let (at, stop) = self.next_stop();
-            if !self.world.run_within(at, &mut left).map_err(|stuck| self.stuck(&stuck))? {
+            if !self.world.run_within(at.min(until), &mut left).map_err(|stuck| self.stuck(&stuck))? {
+                break;
+            }
+            if at > until {
                 break;
             }
             left = left.saturating_sub(1);
@@ -420,12 +444,11 @@ impl<'a> Session<'a> {
     /// Applies change number `nth`, counted from 0, to the reservation of an entity of a host. If the policy refuses
     /// the change, the entity keeps its reservation.
     fn adjust(&mut self, index: usize, nth: usize) {
-        let spec = &self.run.scenario.entities[index];
         let id = self.host.entities[index].expect("an entity changes after it came");
-        let machine = machine_of_host(spec.host);
-        let old = *self.world.machine(machine).machine().params(id);
+        let spec = &self.run.scenario.entities[index];
+        let old = *self.world.machine(machine_of_host(spec.host)).machine().params(id);
         let params = Params { reservation: Some(spec.changes[nth].1), ..old };
-        if self.world.adjust(machine, id, params).is_err() {
+        if self.request(index, params).is_err() {
             self.refused[index] += 1;
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// The client at the other end of a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Caller {
+pub enum Caller {
     /// A process on this host, with its user ID as the kernel reports it.
     Local(u32),
     /// The holder of a certificate: name and role.
@@ -15,7 +15,8 @@ pub(crate) enum Caller {
 impl Caller {
     /// Returns the role of the caller. `None`: the caller reads everything and changes VMs of its own user. Root and the user
     /// of the service are administrators.
-    pub(crate) fn role(&self) -> Option<Role> {
+    #[must_use]
+    pub fn role(&self) -> Option<Role> {
         match self {
             Caller::Local(user) => (*user == 0 || *user == sys::privileges::user()).then_some(Role::Admin),
             Caller::Remote(holder) => Some(holder.role),
@@ -23,7 +24,8 @@ impl Caller {
     }
 
     /// Returns the user on this host.
-    pub(crate) fn user(&self) -> Option<u32> {
+    #[must_use]
+    pub fn user(&self) -> Option<u32> {
         match self {
             Caller::Local(user) => Some(*user),
             Caller::Remote(_) => None,

@@ -11,7 +11,7 @@ const KEPT: usize = 4_096;
 /// The latest events. Their numbers have no gaps, and go on after a restart of the service: they begin with the time of
 /// the start, so a number of an earlier service is never taken for one of this service.
 #[derive(Debug)]
-pub(crate) struct Events {
+pub struct Events {
     kept: Mutex<VecDeque<Event>>,
     /// Number of the latest event.
     latest: watch::Sender<u64>,
@@ -19,22 +19,30 @@ pub(crate) struct Events {
 
 /// The events after a number.
 #[derive(PartialEq, Debug)]
-pub(crate) enum After {
+pub enum After {
     /// All events after the number.
     All(Vec<Event>),
     /// The service does not have all of them: the events that it has.
     SomeLost(Vec<Event>),
 }
 
+impl Default for Events {
+    fn default() -> Events {
+        Events::new()
+    }
+}
+
 impl Events {
-    pub(crate) fn new() -> Events {
+    /// Returns no events. The next number follows from the time.
+    #[must_use]
+    pub fn new() -> Events {
         // Below 2^53 until 2039, so that every reader of JSON keeps the number exactly.
         let (latest, _) = watch::channel((now_ms() / 16) << 16);
         Events { kept: Mutex::default(), latest }
     }
 
-    /// Adds an event.
-    pub(crate) fn push(&self, vm: Option<&str>, happened: Happened) {
+    /// Adds an event of the VM with the id `vm`; `None`: of the host.
+    pub fn push(&self, vm: Option<&str>, happened: Happened) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let number = *self.latest.borrow() + 1;
         if kept.len() == KEPT {
@@ -46,12 +54,12 @@ impl Events {
     }
 
     /// Returns the number of the latest event, as it changes.
-    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+    pub fn watch(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
 
     /// Returns the events after `number`.
-    pub(crate) fn after(&self, number: u64) -> After {
+    pub fn after(&self, number: u64) -> After {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = *self.latest.borrow();
         let events: Vec<Event> = kept.iter().filter(|event| event.number > number).cloned().collect();
@@ -61,7 +69,8 @@ impl Events {
 }
 
 /// Returns the time since 1970-01-01 00:00 UTC. Unit: ms.
-pub(crate) fn now_ms() -> u64 {
+#[must_use]
+pub fn now_ms() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 

@@ -83,7 +83,7 @@ struct OfVm {
 
 /// Measurements of the promises over the latest time.
 #[derive(Default, Debug)]
-pub(crate) struct Recorded {
+pub struct Recorded {
     of_vms: BTreeMap<String, OfVm>,
     /// Time of the last call, by the clock of the calendar. Unit: ms.
     last_ms: u64,
@@ -91,7 +91,7 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     /// Records the sums of the VMs with promises, if a second has passed since the last call.
-    pub(crate) fn record<'m>(&mut self, now_ms: u64, vms: impl Iterator<Item = (&'m String, &'m Measured)>) {
+    pub fn record<'m>(&mut self, now_ms: u64, vms: impl Iterator<Item = (&'m String, &'m Measured)>) {
         let finest = GRIDS[0].0;
         if now_ms / finest == self.last_ms / finest {
             return;
@@ -110,12 +110,13 @@ impl Recorded {
     }
 
     /// Removes a VM.
-    pub(crate) fn forget(&mut self, id: &str) {
+    pub fn forget(&mut self, id: &str) {
         self.of_vms.remove(id);
     }
 
     /// Returns the history of VMs since `since_ms`. Each VM has an id and a name.
-    pub(crate) fn since<'n>(&self, since_ms: u64, vms: impl Iterator<Item = (&'n str, &'n str)>) -> History {
+    #[must_use]
+    pub fn since<'n>(&self, since_ms: u64, vms: impl Iterator<Item = (&'n str, &'n str)>) -> History {
         let grids: Vec<TimeGrid> = GRIDS.iter().map(|(ms, most)| self.grid(*ms, *most, since_ms)).collect();
         let known = vms.filter_map(|(id, name)| Some((id, name, self.of_vms.get(id)?)));
         let history = |(id, name, of_vm): (&str, &str, &OfVm)| {

@@ -11,6 +11,9 @@
 //! The routes run on one thread of an asynchronous runtime, and the reconciler on a thread of its own. The
 //! reconciler alone changes the store and talks to the core. What a client sets is acknowledged when it is on disk and, if
 //! the VM runs, in force.
+//!
+//! The routes know the reconciler as a [`ManagedHost`]. [`LocalService`] serves any other managed host, such as a simulated
+//! host.
 
 mod audit;
 mod caller;
@@ -25,6 +28,8 @@ mod history;
 mod host_switches;
 mod inventory;
 mod live;
+mod local_service;
+mod managed_host;
 pub mod manager;
 mod metrics;
 mod monitors;
@@ -34,6 +39,7 @@ mod recognition;
 mod reconciler;
 mod requests;
 mod routes;
+mod serving;
 mod standing;
 mod store;
 mod terms;
@@ -41,30 +47,25 @@ mod thread_names;
 mod timeline;
 mod usage;
 
+pub use caller::Caller;
+pub use events::{After, Events, now_ms};
+pub use history::Recorded;
+pub use local_service::LocalService;
+pub use managed_host::{ChangeRequest, ManagedHost, PerCpu, Reading};
+pub use terms::check as check_values;
+
 use audit::Audit;
 use carried::Carried;
 use certs::ServerTls;
-use connections::Connections;
 use core_link::CoreLink;
 use daemon::Explanation;
-use events::Events;
 use reconciler::Reconciler;
-use requests::Requests;
-use routes::Shared;
-use std::io;
+use serving::Listeners;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 use store::Store;
 use sys::attributes;
 use sys::local_socket::LocalListener;
-use tokio::sync::{oneshot, watch};
-
-/// Time for which requests are still answered when the service ends.
-const GRACE: Duration = Duration::from_millis(500);
-/// Interval between two checks whether the service must end.
-const CHECK: Duration = Duration::from_millis(200);
 
 /// Parameters of the service.
 #[derive(Clone, Debug)]
@@ -138,39 +139,18 @@ impl Service {
         policy: fn(&str) -> Option<&'static sched::Descriptor>,
         is_over: impl Fn() -> bool + Send + 'static,
     ) -> Result<(), Explanation> {
-        let Service { options, store, audit, mut listeners } = self;
-        let failed = |what: &str, error: &io::Error| Explanation::new(format!("cannot {what}: {error}"), "");
+        let Service { options, store, audit, listeners } = self;
         // Each VM and each connection has a file. If the limit stays low, connections are refused.
         let _ = sys::privileges::raise_file_limit();
-        let events = Arc::new(Events::new());
         let link = CoreLink::new(core, policy);
         let boot = sys::kernel::boot_id()?;
         let carried = Carried::new(&options.labels, &options.libvirt);
-        let mut reconciler =
-            Reconciler::new(link, carried, store, audit, Arc::clone(&events), boot, options.user_quota);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| failed("start the service", &error))?;
-        let (requests, receiver) = requests::channel();
-        let router = routes::router(Shared::new(requests.clone(), events));
-        let (alive, ended) = oneshot::channel::<()>();
-        let reconciling = std::thread::Builder::new().name("reconciler".to_string());
-        let reconciling = reconciling.spawn(move || {
-            // Dropped at the end of the thread, also after a panic.
-            let _alive = alive;
+        let begin = move |events| {
+            // A request is answered soon, also beside busy threads. A refusal costs only time.
             let _ = attributes::run_promptly();
-            requests::serve(&mut reconciler, &receiver);
-        });
-        let reconciling = reconciling.map_err(|error| failed("start a thread", &error))?;
-        // A request is answered soon, also beside busy threads. A refusal costs only time.
-        let _ = attributes::run_promptly();
-        let served = runtime.block_on(answer(&mut listeners, router, requests, is_over, ended));
-        // Readers of events may still be connected. The last requests end with the runtime, and then the reconciler ends.
-        drop(runtime);
-        let reconciled = reconciling.join();
-        drop(listeners);
-        let broken = || Explanation::new("the reconciler has failed", "report this, with the output above");
-        reconciled.map_err(|_| broken())?;
-        served.map_err(|error| failed("serve clients", &error))
+            Ok(Reconciler::new(link, carried, store, audit, events, boot, options.user_quota))
+        };
+        serving::serve(listeners, "reconciler", begin, is_over)
     }
 }
 
@@ -181,45 +161,4 @@ fn listen(address: SocketAddr, certs: &Path) -> Result<(TcpListener, ServerTls),
         Explanation::new(format!("cannot listen at {address}: {error}"), "use --listen with another address")
     })?;
     Ok((listener, tls))
-}
-
-/// The listeners of a service.
-#[derive(Debug)]
-struct Listeners {
-    local: LocalListener,
-    remote: Option<(TcpListener, ServerTls)>,
-}
-
-/// Answers the requests of clients until `is_over` returns true, and the unfinished requests for [`GRACE`]. Ends at once if
-/// the reconciler has `ended`. Informs the service manager.
-async fn answer(
-    listeners: &mut Listeners,
-    router: axum::Router,
-    requests: Requests,
-    is_over: impl Fn() -> bool,
-    ended: oneshot::Receiver<()>,
-) -> io::Result<()> {
-    let (ending, ends) = watch::channel(false);
-    let connections = Connections::new(router, ends);
-    let local = tokio::net::UnixListener::from_std(listeners.local.handle()?)?;
-    tokio::spawn(Arc::clone(&connections).accept_local(local));
-    if let Some((listener, tls)) = listeners.remote.take() {
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(Arc::clone(&connections).accept_remote(listener, tls));
-    }
-    let over = async {
-        while !is_over() {
-            tokio::time::sleep(CHECK).await;
-        }
-    };
-    tokio::select! {
-        () = over => {}
-        _ = ended => return Ok(()),
-        () = manager::keep_informed(requests) => {}
-    }
-    manager::stopping();
-    ending.send_replace(true);
-    let _ = tokio::time::timeout(GRACE, connections.ended()).await;
-    Ok(())
 }

@@ -2,7 +2,6 @@
 
 use crate::events::{After, Events, now_ms};
 use crate::requests::{Ask, Requests};
-use crate::usage;
 use api::{Event, Happened, LiveVms, Vm};
 use axum::response::sse;
 use sched::Nanos;
@@ -49,8 +48,8 @@ pub(crate) async fn stream(
                 let now = clock::now();
                 if next_usage <= now {
                     next_usage = now.saturating_add(USAGE);
-                    let running = vms.clone();
-                    let Ok(usages) = tokio::task::spawn_blocking(move || usage::of_all(&running)).await else { return };
+                    let Ok(reading) = requests.ask(Ask::Usages).await else { return };
+                    let Ok(usages) = reading.wait().await else { return };
                     new.push(message("usage", &usages));
                 }
                 new.extend(changes(&mut sent, vms).map(|changes| message("vms", &changes)));

@@ -3,6 +3,7 @@
 mod account;
 
 use crate::host_switches::HostSwitches;
+use crate::managed_host::PerCpu;
 use crate::thread_names::ThreadNames;
 use crate::usage::{VmThread, threads_of};
 use account::{Account, Observed};
@@ -16,9 +17,6 @@ use sys::{clock, cpus};
 const READING: Nanos = Nanos::ms(10);
 /// Number of threads that ran instead of an observed thread and are named.
 const INSTEAD_MOST: usize = 8;
-
-/// The measurements of each entity of a promise.
-pub(crate) type PerCpu = BTreeMap<EntityId, Measured>;
 
 /// Returns the measurements of a promise between two readings, for each of its CPUs.
 pub(crate) fn between(before: &PerCpu, after: &PerCpu) -> Vec<Measured> {

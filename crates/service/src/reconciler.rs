@@ -4,9 +4,8 @@
 //! appears, a promise ends, or the core is connected again. It alone talks to the core.
 
 mod changes;
+mod managed;
 mod views;
-
-pub(crate) use changes::ChangeRequest;
 
 use crate::audit::Audit;
 use crate::carried::{Carried, Wanted};

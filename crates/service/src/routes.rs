@@ -1,15 +1,12 @@
 //! The REST interface: paths, replies and the OpenAPI description.
 
 use crate::caller::Caller;
-use crate::demand;
 use crate::events::Events;
 use crate::live::{self, Reader};
+use crate::managed_host::{ChangeRequest, Reading};
 use crate::metrics;
 use crate::observation;
-use crate::reconciler::ChangeRequest;
 use crate::requests::{Ask, Requests};
-use crate::timeline;
-use crate::usage;
 use api::{
     Cpus, DEMAND_MS, Demand, Desired, Event, History, Host, KEY, LENGTH_MS, LiveVms, Observation, PROBLEM, Problem,
     TIMELINE_MS, ThreadUsages, Timeline, Usages, Vm, Vms, WHY,
@@ -185,8 +182,7 @@ async fn show(State(shared): State<Shared>, Path(vm): Path<String>) -> Result<Re
     (status = 500, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn usages(State(shared): State<Shared>) -> Result<Json<Usages>, Refused> {
-    let vms = shared.requests.ask(Ask::List).await?;
-    read(move || usage::of_all(&vms)).await
+    Ok(Json(shared.requests.ask(Ask::Usages).await?.wait().await?))
 }
 
 /// The CPU time of each thread of a VM
@@ -195,8 +191,8 @@ async fn usages(State(shared): State<Shared>) -> Result<Json<Usages>, Refused> {
         (status = 409, body = Problem, content_type = "application/problem+json"), (status = 500, body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn usage_of_threads(State(shared): State<Shared>, Path(vm): Path<String>) -> Result<Json<ThreadUsages>, Refused> {
-    let vm = shared.requests.ask(|reply| Ask::Show(vm, reply)).await??;
-    read(move || usage::of_threads(&vm)).await
+    let vm = Box::new(shared.requests.ask(|reply| Ask::Show(vm, reply)).await??);
+    Ok(Json(shared.requests.ask(|reply| Ask::ThreadUsages(vm, reply)).await?.wait().await?))
 }
 
 /// How a VM is observed.
@@ -231,14 +227,11 @@ async fn observation(
     let absent = || Problem::new(409, "Conflict", format!("{} does not run", vm.name), "start it");
     let process = vm.process.ok_or_else(absent)?;
     let permit = room(&shared.observing, "too many clients observe VMs")?;
-    let before = shared.requests.ask(|reply| Ask::PerCpu(vm.id.clone(), reply)).await?;
-    let vcpus = vm.vcpus.clone();
-    let observe = move || {
-        let _permit = permit;
-        observation::observe(process, &vcpus, length)
-    };
-    let Json(mut observed) = read(observe).await?;
-    let after = shared.requests.ask(|reply| Ask::PerCpu(vm.id.clone(), reply)).await?;
+    let id = vm.id.clone();
+    let before = shared.requests.ask(|reply| Ask::PerCpu(id.clone(), reply)).await?;
+    let reading = shared.requests.ask(|reply| Ask::Observe(Box::new(vm), process, length, reply)).await?;
+    let mut observed = whole(reading, permit).await?;
+    let after = shared.requests.ask(|reply| Ask::PerCpu(id, reply)).await?;
     observed.promise = observation::between(&before, &after);
     Ok(Json(observed))
 }
@@ -256,10 +249,14 @@ async fn cpus(State(shared): State<Shared>) -> Result<Json<Cpus>, Refused> {
     Ok(Json(shared.requests.ask(Ask::Cpus).await?))
 }
 
-/// Reads from /proc on another thread, because many VMs take long.
-async fn read<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Result<Json<T>, Refused> {
+/// Waits for a reading, which goes on and keeps its permit if the client leaves.
+async fn whole<T: Send + 'static>(reading: Reading<T>, permit: OwnedSemaphorePermit) -> Result<T, Problem> {
+    let read = async move {
+        let _permit = permit;
+        reading.wait().await
+    };
     let failed = |_| Problem::new(500, "Internal Server Error", "a reading has failed", "report this");
-    Ok(Json(tokio::task::spawn_blocking(read).await.map_err(failed)?))
+    tokio::spawn(read).await.map_err(failed)?
 }
 
 /// How a timeline is recorded.
@@ -288,12 +285,8 @@ async fn timeline(
 ) -> Result<Json<Timeline>, Refused> {
     let length = within(how.map(|Query(how)| how.length_ms), &TIMELINE_MS, "length_ms")?;
     let permit = room(&shared.observing, "too many clients observe VMs")?;
-    let vms = shared.requests.ask(Ask::List).await?;
-    let record = move || {
-        let _permit = permit;
-        timeline::record(&vms, Nanos::ms(length))
-    };
-    read(record).await
+    let reading = shared.requests.ask(|reply| Ask::Timeline(Nanos::ms(length), reply)).await?;
+    Ok(Json(whole(reading, permit).await?))
 }
 
 /// How the demand is observed.
@@ -318,12 +311,8 @@ async fn demand(
 ) -> Result<Json<Demand>, Refused> {
     let length = within(how.map(|Query(how)| how.length_ms), &DEMAND_MS, "length_ms")?;
     let permit = room(&shared.observing, "too many clients observe VMs")?;
-    let vms = shared.requests.ask(Ask::List).await?;
-    let observe = move || {
-        let _permit = permit;
-        demand::observe(&vms, Nanos::ms(length))
-    };
-    read(observe).await
+    let reading = shared.requests.ask(|reply| Ask::Demand(Nanos::ms(length), reply)).await?;
+    Ok(Json(whole(reading, permit).await?))
 }
 
 /// Returns the number of milliseconds in the parameter `name` of a query.

@@ -10,7 +10,7 @@ use sched::{CpuSet, Nanos, Reservation};
 ///
 /// # Errors
 /// The first wrong value, with the right ones.
-pub(crate) fn check(desired: &api::Desired) -> Result<(), Problem> {
+pub fn check(desired: &api::Desired) -> Result<(), Problem> {
     let wrong = |what: &str, right: &str| Err(Problem::new(422, "Unprocessable Content", what, right));
     if let Some(Promise { slice_ns, period_ns, cpus, gang, .. }) = &desired.promise {
         if *period_ns < PERIOD_LEAST.as_ns() || *period_ns > sched::time::SPAN_MAX.as_ns() {

@@ -22,6 +22,7 @@ const SYSTEM_CRATES: &[&str] = &[
     "python",
     "service",
     "simhost",
+    "simservice",
     "storms",
     "sys",
 ];

@@ -9,7 +9,7 @@ use crate::output::Draft;
 use crate::progress::Progress;
 use crate::record::Watch;
 use crate::window::Window;
-use crate::{output, picture};
+use crate::{output, picture, sim};
 use anyhow::Context;
 use daemon::Explanation;
 use measure::Meter;
@@ -17,6 +17,7 @@ use report::{Report, Runs};
 use run::{Choice, Observers, Run};
 use scenario::Scenario;
 use sched::Nanos;
+use simservice::Speed;
 use std::io::Write;
 use std::path::Path;
 use trace::{Header, Timeline};
@@ -25,6 +26,15 @@ use trace::{Header, Timeline};
 const FAIR: &str = "cfs";
 /// The policy that keeps promises.
 const PROMISING: &str = "edf";
+
+/// Shows the demo under [`PROMISING`] in a browser, as a simulated host, until this process is interrupted.
+pub(super) fn page() -> Result<(), Failure> {
+    let scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
+    let choice = run::choose(&scenario, &[PROMISING.to_string()], &[])?.remove(0);
+    let (seed, title) = (scenario.seed.unwrap_or(0), format!("{} under {PROMISING}, simulated", scenario.name));
+    let run = Run { seed, ..Run::new(scenario, choice) };
+    sim::serve::serve(&run, &title, Speed::REAL, None, true)
+}
 
 /// Simulates the demo. `why` is the reason for the simulation.
 pub(super) fn run(args: &Demo, why: &Explanation) -> Result<(), Failure> {

@@ -20,16 +20,18 @@ const PART: usize = 4;
 
 /// A change of the judgement about a promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Judgement {
-    pub(super) kept: bool,
+pub struct Judgement {
+    /// Whether the promise is kept from now on.
+    pub kept: bool,
     /// Number of missed periods among the last `of` judged periods.
-    pub(super) missed: u64,
-    pub(super) of: u64,
+    pub missed: u64,
+    /// Number of these judged periods.
+    pub of: u64,
 }
 
 /// The judged periods of the window, as a ring. Recording a period allocates no memory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct KeptRecord {
+pub struct KeptRecord {
     missed: Box<[bool]>,
     /// Index of the next period in the ring.
     at: usize,
@@ -43,19 +45,21 @@ pub(super) struct KeptRecord {
 
 impl KeptRecord {
     /// Returns the record of a new promise with this period, which counts as kept.
-    pub(super) fn new(period: Nanos) -> KeptRecord {
+    #[must_use]
+    pub fn new(period: Nanos) -> KeptRecord {
         let periods = (WINDOW.as_ns() / period.as_ns().max(1)).clamp(PERIODS.0, PERIODS.1);
         let missed = vec![false; usize::try_from(periods).expect("it is at most 10,000")].into_boxed_slice();
         KeptRecord { missed, at: 0, judged: 0, misses: 0, in_a_row: 0, is_kept: true }
     }
 
     /// Returns whether the promise counts as kept.
-    pub(super) fn is_kept(&self) -> bool {
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
         self.is_kept
     }
 
     /// Records a judged period. Returns the judgement if it changes with this period.
-    pub(super) fn record(&mut self, is_missed: bool) -> Option<Judgement> {
+    pub fn record(&mut self, is_missed: bool) -> Option<Judgement> {
         let window = self.missed.len();
         if self.judged == window {
             self.misses -= usize::from(self.missed[self.at]);

@@ -60,6 +60,7 @@ pub use enclosure::{Enclosure, enclose, release_groups};
 pub use following::moved_threads;
 pub use handover::FormerClient;
 pub(crate) use journal::EVENTS_MOST;
+pub use kept::{Judgement, KeptRecord};
 pub(crate) use kernel_kept::is_reserved;
 pub use kernel_kept::{FormerReservations, KernelKept};
 pub use loans::{Offer, begin_loans};

@@ -2,7 +2,7 @@
 
 use super::jobs::{OpenJob, OpenJobs};
 use super::measures::Measures;
-use super::promise::{Doing, Promise, Watch};
+use super::promise::{Doing, PeriodWatch, Promise};
 use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Notice, Params};
 use trace::{Durations, Event};
 
@@ -69,7 +69,7 @@ impl Member {
             upto: now,
             did: Doing::Blocked,
             open: OpenJobs::default(),
-            judge: Judge::Meter(params.reservation.map(|reservation| Watch::new(reservation, now))),
+            judge: Judge::Meter(params.reservation.map(|reservation| PeriodWatch::new(reservation, now))),
             unmeasured: Nanos::ZERO,
         }
     }
@@ -277,8 +277,8 @@ impl Member {
             self.judge = match self.judge {
                 Judge::Driver { excess, .. } => Judge::Driver { changed: Some(now), excess },
                 Judge::Meter(_) => Judge::Meter(params.reservation.map(|reservation| match self.params.reservation {
-                    Some(_) => Watch::changed(reservation, blocked, now),
-                    None => Watch::new(reservation, now),
+                    Some(_) => PeriodWatch::changed(reservation, blocked, now),
+                    None => PeriodWatch::new(reservation, now),
                 })),
             };
         }
@@ -300,7 +300,7 @@ impl Member {
 #[derive(Clone, Copy, Debug)]
 enum Judge {
     /// The meter, from the states of the entity; `None` without a reservation.
-    Meter(Option<Watch>),
+    Meter(Option<PeriodWatch>),
     /// The driver, which reports each period. `changed` is the instant of a change of the reservation that no period has
     /// delivered in full yet. `excess` is the time that the last period delivered in excess of what was due. The driver
     /// deducts it from the next slice.

@@ -12,7 +12,7 @@ mod xenmon;
 pub use jobs::Jobs;
 pub use measures::Measures;
 pub use member::Member;
-pub use promise::Promise;
+pub use promise::{Doing, EndedPeriods, PeriodSink, PeriodWatch, Promise};
 pub use siblings::Siblings;
 pub use xenmon::{Domain, DomainMeasures, HostMeasures, XenMon};
 

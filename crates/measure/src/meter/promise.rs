@@ -55,10 +55,7 @@ impl Promise {
 
     /// Records the end of a period in which the CPU time `due` was due.
     pub(super) fn end(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
-        self.periods += 1;
-        if throughout {
-            self.judge(due, delivered, 1);
-        }
+        self.ended(EndedPeriods { due, delivered, throughout, count: 1 });
     }
 
     /// Records that the promise is `kept` from `now` on.
@@ -68,28 +65,71 @@ impl Promise {
             self.first_breach.get_or_insert(now);
         }
     }
+}
 
-    fn judge(&mut self, slice: Nanos, delivered: Nanos, periods: u64) {
-        self.judged += periods;
-        if delivered < slice {
-            self.misses += periods;
-            self.shortfalls.record_often(slice - delivered, periods);
+/// Equal periods of a reservation that have ended one after another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndedPeriods {
+    /// CPU time that was due in each period.
+    pub due: Nanos,
+    /// CPU time that was delivered in each period.
+    pub delivered: Nanos,
+    /// Whether the entity was runnable (waiting, running or held) throughout.
+    pub throughout: bool,
+    /// Number of the periods.
+    pub count: u64,
+}
+
+/// What receives the periods of a [`PeriodWatch`].
+pub trait PeriodSink {
+    /// Records periods that have ended.
+    fn ended(&mut self, periods: EndedPeriods);
+
+    /// Records the amount that is missing from all slices due since the reservation was made, at the end of a period.
+    fn owed(&mut self, _debt: Nanos) {}
+
+    /// Records the time from a change of the reservation to the end of the first period in which the new slice was
+    /// delivered.
+    fn adapted(&mut self, _time: Nanos) {}
+}
+
+impl PeriodSink for Promise {
+    fn ended(&mut self, EndedPeriods { due, delivered, throughout, count }: EndedPeriods) {
+        self.periods += count;
+        if !throughout {
+            return;
         }
+        self.judged += count;
+        if delivered < due {
+            self.misses += count;
+            self.shortfalls.record_often(due - delivered, count);
+        }
+    }
+
+    fn owed(&mut self, debt: Nanos) {
+        self.worst_debt = self.worst_debt.max(debt);
+    }
+
+    fn adapted(&mut self, time: Nanos) {
+        self.changes.record(time);
     }
 }
 
 /// The state of an entity during a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Doing {
+pub enum Doing {
+    /// The entity sleeps.
     Blocked,
+    /// The entity is runnable and has no CPU.
     Waiting,
+    /// The entity has a CPU.
     Running,
 }
 
-/// A reservation under observation.
+/// A reservation under observation. Its periods are those of [`Promise`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Watch {
-    pub(super) reservation: Reservation,
+pub struct PeriodWatch {
+    reservation: Reservation,
     /// End of the current period. Before the first period: its start.
     end: Instant,
     /// Instant up to which all time is accounted for.
@@ -105,12 +145,13 @@ pub(super) struct Watch {
     changed: Option<Instant>,
 }
 
-impl Watch {
+impl PeriodWatch {
     /// Observes `reservation`, made now. The first period begins at the requested start, or now if there is no later
     /// start.
-    pub(super) fn new(reservation: Reservation, now: Instant) -> Watch {
+    #[must_use]
+    pub fn new(reservation: Reservation, now: Instant) -> PeriodWatch {
         let end = reservation.start.unwrap_or(now).max(now);
-        Watch {
+        PeriodWatch {
             reservation,
             end,
             upto: now,
@@ -124,31 +165,32 @@ impl Watch {
     }
 
     /// Observes `reservation`, which replaces another reservation now. `blocked`: the entity is blocked.
-    pub(super) fn changed(reservation: Reservation, blocked: bool, now: Instant) -> Watch {
+    #[must_use]
+    pub fn changed(reservation: Reservation, blocked: bool, now: Instant) -> PeriodWatch {
         let blocked = blocked.then_some(now);
-        Watch { blocked, changed: Some(now), ..Watch::new(reservation, now) }
+        PeriodWatch { blocked, changed: Some(now), ..PeriodWatch::new(reservation, now) }
     }
 
     /// Adds `periods` that have ended, with `delivered` in total, to the balance. The balance ends if the entity was
     /// not runnable throughout.
-    fn weigh(&mut self, delivered: Nanos, periods: u64, sum: &mut Promise) {
+    fn weigh(&mut self, delivered: Nanos, periods: u64, sum: &mut impl PeriodSink) {
         let Some(balance) = self.balance.as_mut().filter(|_| self.throughout) else {
             self.balance = None;
             return;
         };
         let due = i128::from(self.reservation.slice.as_ns()) * i128::from(periods);
         *balance += i128::from(delivered.as_ns()) - due;
-        sum.worst_debt = sum.worst_debt.max(Nanos::ns(u64::try_from(-*balance).unwrap_or(0)));
+        sum.owed(Nanos::ns(u64::try_from(-*balance).unwrap_or(0)));
         let (kept, end) = (delivered >= self.reservation.slice, self.upto);
         if let Some(since) = self.changed.filter(|_| kept) {
-            sum.changes.record(end.since(since));
+            sum.adapted(end.since(since));
             self.changed = None;
         }
     }
 
     /// Accounts for the time until `now`. The entity was in state `doing` throughout this time.
     #[inline]
-    pub(super) fn advance(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
+    pub fn advance(&mut self, doing: Doing, now: Instant, sum: &mut impl PeriodSink) {
         // Usually the entity continues as before, within one period.
         if now < self.end && (doing == Doing::Blocked) == self.blocked.is_some() {
             let time = now.since(self.upto);
@@ -162,8 +204,8 @@ impl Watch {
         self.advance_across(doing, now, sum);
     }
 
-    /// Accounts like [`advance`](Watch::advance), but also across a block, a wake-up or the end of a period.
-    fn advance_across(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
+    /// Accounts like [`advance`](PeriodWatch::advance), but also across a block, a wake-up or the end of a period.
+    fn advance_across(&mut self, doing: Doing, now: Instant, sum: &mut impl PeriodSink) {
         match (doing, self.blocked) {
             (Doing::Blocked, None) => self.blocked = Some(self.upto),
             (Doing::Waiting | Doing::Running, Some(since)) => self.wake(since, sum),
@@ -195,7 +237,7 @@ impl Watch {
 
     /// Records the wake-up of the entity, which has been blocked since `since`. Without a requested start, a new period
     /// begins now if the sleep began no later than the current period began.
-    fn wake(&mut self, since: Instant, sum: &mut Promise) {
+    fn wake(&mut self, since: Instant, sum: &mut impl PeriodSink) {
         self.blocked = None;
         if self.end == self.upto {
             self.close(sum);
@@ -213,18 +255,15 @@ impl Watch {
     }
 
     /// Skips whole periods in one step, because many short periods may pass between two events.
-    fn skip(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
+    fn skip(&mut self, doing: Doing, now: Instant, sum: &mut impl PeriodSink) {
         let Reservation { slice, period, .. } = self.reservation;
         let periods = now.since(self.upto).as_ns() / period.as_ns();
         if periods == 0 {
             return;
         }
-        sum.periods += periods;
-        if doing != Doing::Blocked {
-            let delivered = if doing == Doing::Running { period } else { Nanos::ZERO };
-            sum.judge(slice, delivered, periods);
-        }
-        let delivered = if doing == Doing::Running { period.saturating_mul(periods) } else { Nanos::ZERO };
+        let delivered = if doing == Doing::Running { period } else { Nanos::ZERO };
+        sum.ended(EndedPeriods { due: slice, delivered, throughout: doing != Doing::Blocked, count: periods });
+        let delivered = delivered.saturating_mul(periods);
         self.throughout = doing != Doing::Blocked;
         self.upto = self.upto.saturating_add(period.saturating_mul(periods));
         self.weigh(delivered, periods, sum);
@@ -233,12 +272,10 @@ impl Watch {
     }
 
     /// Ends the current period, or begins the first period.
-    fn close(&mut self, sum: &mut Promise) {
+    fn close(&mut self, sum: &mut impl PeriodSink) {
         if self.started {
-            sum.periods += 1;
-            if self.throughout {
-                sum.judge(self.reservation.slice, self.delivered, 1);
-            }
+            let (due, delivered, throughout) = (self.reservation.slice, self.delivered, self.throughout);
+            sum.ended(EndedPeriods { due, delivered, throughout, count: 1 });
             self.weigh(self.delivered, 1, sum);
         }
         self.started = true;

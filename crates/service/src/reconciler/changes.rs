@@ -3,9 +3,9 @@
 use super::Reconciler;
 use super::views::missing;
 use crate::audit::Entry;
-use crate::caller::Caller;
 use crate::complaint::complain;
 use crate::inventory::Found;
+use crate::managed_host::ChangeRequest;
 use crate::permission::{Permission, percent};
 use crate::standing::RETRY;
 use crate::store::{KeyedChange, Lifetime, Record};
@@ -16,21 +16,6 @@ use daemon::dispatch::Refusal;
 use daemon::live::Client;
 use std::collections::BTreeSet;
 use sys::clock;
-
-/// A requested change of a desired state.
-#[derive(Clone, Debug)]
-pub(crate) struct ChangeRequest {
-    /// Id, name or `pid:NUMBER` of the VM.
-    pub(crate) vm: String,
-    /// Generation that the VM must have.
-    pub(crate) generation: Option<u64>,
-    pub(crate) desired: Desired,
-    pub(crate) by: Caller,
-    /// Reason for the audit log.
-    pub(crate) why: Option<String>,
-    /// Key of the client for this change. A repeated request with the same key changes nothing.
-    pub(crate) key: Option<String>,
-}
 
 /// A request whose change, if it is one, is not on disk yet.
 #[derive(Debug)]
@@ -313,6 +298,7 @@ fn problem(refusal: &Refusal) -> Problem {
 mod tests {
     use super::*;
     use crate::audit::Audit;
+    use crate::caller::Caller;
     use crate::carried::Carried;
     use crate::core_link::CoreLink;
     use crate::events::Events;

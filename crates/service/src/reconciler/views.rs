@@ -3,7 +3,7 @@
 use super::Reconciler;
 use crate::carried::Wanted;
 use crate::inventory::Found;
-use crate::observation::PerCpu;
+use crate::managed_host::PerCpu;
 use crate::standing::Standing;
 use crate::terms;
 use api::{Cpu, Cpus, History, Host, Kind, Phase, Problem, PromisedPart, State, Vm};
@@ -136,6 +136,7 @@ impl Reconciler {
             mechanisms: core.map(|core| terms::mechanisms(core.setup())).unwrap_or_default(),
             core: core.map(Client::pid),
             reason: core.is_none().then(|| self.link.reason().to_string()),
+            simulated: false,
             warnings: self.warnings(),
         }
     }

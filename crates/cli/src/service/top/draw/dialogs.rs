@@ -42,6 +42,9 @@ pub(super) fn draw_help(frame: &mut Frame<'_>) {
 pub(super) fn draw_host(frame: &mut Frame<'_>, host: &Host, caller: &Caller) {
     let width = WIDTH.min(frame.area().width).saturating_sub(MARGIN);
     let core = match (host.core, &host.reason) {
+        (Some(pid), _) if host.simulated => {
+            format!("simulated by process {pid}, policy {}", host.mechanisms.join(", "))
+        }
         (Some(pid), _) => format!("core {pid}, mechanisms {}", host.mechanisms.join(", ")),
         (None, reason) => format!("no core: {}", reason.as_deref().unwrap_or("the reason is not known")),
     };

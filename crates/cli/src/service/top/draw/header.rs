@@ -31,6 +31,9 @@ fn lines(model: &Model) -> Vec<Line<'static>> {
     let cpus = if host.cpus == 1 { "1 CPU".to_string() } else { format!("{} CPUs", host.cpus) };
     lines.push(plain(&format!("tactus {}  {cpus}  {}", host.version, promised(model))).bold());
     match (host.core, &host.reason) {
+        (Some(pid), _) if host.simulated => {
+            lines.push(plain(&format!("simulated by process {pid}  {}", counts(model))).dim());
+        }
         (Some(pid), _) => lines.push(plain(&format!("core {pid}  {}", counts(model))).dim()),
         (None, reason) => {
             lines.push(plain(&counts(model)).dim());

@@ -88,6 +88,7 @@ fn sample(seconds: u64) -> Sample {
         mechanisms: vec!["inherit".to_string()],
         core: Some(77),
         reason: None,
+        simulated: false,
         warnings: vec!["the kernel reports no events of processes".to_string()],
     };
     let caller = Caller { name: "uid:0".to_string(), role: "admin".to_string() };

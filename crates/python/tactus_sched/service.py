@@ -79,7 +79,7 @@ class Measured(TypedDict):
 class _Vm(TypedDict):
     id: str
     name: str
-    kind: Literal["qemu", "firecracker", "cloud-hypervisor", "process"]
+    kind: Literal["qemu", "firecracker", "cloud-hypervisor", "process", "simulated"]
     generation: int
     desired: Desired
     state: State
@@ -90,7 +90,7 @@ class Vm(_Vm, total=False):
     """A virtual machine. Without ``process``, it does not run. Without ``source``, nothing is desired for it."""
 
     process: Process
-    source: Literal["client", "label-file", "libvirt"]
+    source: Literal["client", "label-file", "libvirt", "scenario"]
 
 
 class ServiceError(TactusError):

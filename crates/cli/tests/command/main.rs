@@ -13,6 +13,7 @@ mod remote;
 mod run;
 mod seeds;
 mod serve;
+mod simulated_host;
 mod sweeps;
 mod top;
 mod worlds;

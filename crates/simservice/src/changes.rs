@@ -89,7 +89,7 @@ impl SimulatedHost {
         check_values(&request.desired)?;
         if request.by.role() != Some(certs::Role::Admin) {
             let detail = format!("{} may not change the VMs of this simulated host", request.by);
-            return Err(Problem::new(403, "Forbidden", detail, "ask the user who has started the simulation"));
+            return Err(Problem::new(403, "Forbidden", detail, "ask the user of the simulation"));
         }
         if request.generation.is_some_and(|wanted| wanted != vm.generation) {
             let detail = format!("{} has generation {}: another client has changed it", vm.name, vm.generation);

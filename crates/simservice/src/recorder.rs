@@ -1,15 +1,13 @@
 //! [`Recorder`]: what the threads of the simulated host do, from the events of the run.
 
 use crate::periods::Periods;
-use crate::stretches::Stretches;
+use crate::stretches::{PAST, Stretches};
 use api::{CpuTime, Histogram};
 use measure::{Doing, PeriodWatch};
 use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Params};
 use std::collections::{BTreeMap, VecDeque};
 use trace::{Durations, Event, Sink};
 
-/// Time for which the names of ended threads and the past of each CPU are kept.
-pub(crate) const PAST: Nanos = Nanos::s(2);
 /// Pid of the first process. Smaller numbers would look like those of the real host's system processes.
 const PID_FIRST: u32 = 1_001;
 

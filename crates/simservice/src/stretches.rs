@@ -1,9 +1,10 @@
 //! [`Stretches`]: which thread has run on each CPU in the latest time.
 
-use crate::recorder::PAST;
 use sched::{CpuId, EntityId, Instant, Nanos};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Time for which the past of each CPU, and the names of its threads, are kept.
+pub(crate) const PAST: Nanos = Nanos::s(2);
 /// Number of stretches that a CPU remembers. The oldest are forgotten.
 const PAST_MOST: usize = 65_536;
 

@@ -118,7 +118,7 @@ fn a_scenario_that_cannot_be_served_is_refused_before_a_socket_exists() {
         place.run(&[&["sim", &path.display().to_string(), "--serve", "--socket", "sim.sock"], more].concat())
     };
     for (path, more, words) in [
-        (&full, &[][..], "can still be promised"),
+        (&full, &[][..], "60.00 % of a CPU"),
         (&several, &[], "hosts = 1"),
         (&full, &["--policy", "edf,cfs"], "one policy"),
         (&full, &["--speed", "0"], "0.001 to 1000"),

@@ -88,6 +88,9 @@ pub(crate) fn check() -> Result<Outcome> {
 }
 
 fn programs() -> Result<(), String> {
+    if !component::is_root() {
+        return Err("a core for the tests needs root".to_string());
+    }
     wasm::programs()?;
     component::curl()?;
     component::packages_of_web()?;

@@ -7,7 +7,7 @@ import { count, percent } from "./quantity";
 import { HelpDialog, isHelpOpen } from "./help-dialog";
 import { HistoryView } from "./history-view";
 import { THEMES, theme, type Theme } from "./settings";
-import { address, arrangement, caller, connection, hasGap, host, rows, view } from "./store";
+import { address, arrangement, caller, connection, hasGap, host, rows, sampled, view } from "./store";
 import { grantedPart } from "./rows";
 import { TimelineView } from "./timeline-view";
 import { VmsView } from "./vms-view";
@@ -77,6 +77,7 @@ function CurrentView() {
 function Summary() {
   const text = useComputed(() => {
     arrangement.value;
+    sampled.value;
     const there = host.value;
     if (!there) return "";
     const vms = Array.from(rows.values(), ({ vm }) => vm.peek());

@@ -21,7 +21,7 @@ export interface Follower {
   replay(): Message[];
 }
 
-type Passed = { kind: "message"; message: Message } | { kind: "lost"; reason: string } | { kind: "hello" };
+type Passed = { kind: "message"; message: Message } | { kind: "lost"; reason: string } | { kind: "hello" } | { kind: "lead" };
 
 /** Follows the host until the tab ends. */
 export function follow(follower: Follower): void {
@@ -29,6 +29,8 @@ export function follow(follower: Follower): void {
   const channel = alone ? undefined : new BroadcastChannel(NAME);
   const lastId = { value: "0" };
   let isLeader = false;
+  // A message to no tab costs as much as to one.
+  let hasOthers = false;
   let heard = Date.now();
   const receive = (message: Message) => {
     heard = Date.now();
@@ -37,16 +39,19 @@ export function follow(follower: Follower): void {
     follower.message(message);
   };
   channel?.addEventListener("message", ({ data }: MessageEvent<Passed>) => {
-    if (data.kind === "hello") {
+    if (data.kind === "lead") channel.postMessage({ kind: "hello" } satisfies Passed);
+    else if (data.kind === "hello") {
+      hasOthers = true;
       if (isLeader) for (const message of follower.replay()) channel.postMessage({ kind: "message", message });
     } else if (data.kind === "message") receive(data.message);
     else follower.lost(data.reason);
   });
   const lead = () => {
     isLeader = true;
+    channel?.postMessage({ kind: "lead" } satisfies Passed);
     const pass = (message: Message) => {
       receive(message);
-      channel?.postMessage({ kind: "message", message } satisfies Passed);
+      if (hasOthers) channel?.postMessage({ kind: "message", message } satisfies Passed);
     };
     const lost = (reason: string) => {
       follower.lost(reason);
@@ -98,14 +103,15 @@ async function stream(lastId: string, pass: (message: Message) => void): Promise
     const headers = { Accept: "text/event-stream", "Last-Event-ID": lastId };
     const reply = await answered(await fetch(`/v1/live?interval_ms=${INTERVAL_MS}`, { headers, signal: abort.signal }));
     if (!reply.body) return;
-    const text = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    // A stream of decoded text would cost more for each piece than the decoding.
+    const [bytes, text] = [reply.body.getReader(), new TextDecoder()];
     const messages = new MessageReader();
     let hasVms: boolean = false;
     for (;;) {
-      const { done, value } = await text.read();
+      const { done, value } = await bytes.read();
       if (done) return;
       wait();
-      for (const message of messages.read(value)) {
+      for (const message of messages.read(text.decode(value, { stream: true }))) {
         // The first message of a connection has all VMs: a VM that it lacks has ended meanwhile.
         const isWhole: boolean = message.name === "vms" && !hasVms;
         hasVms ||= isWhole;

@@ -5,8 +5,8 @@ import { useEffect, useMemo, type MutableRef } from "preact/hooks";
 
 /** A list up to this length is in the document as a whole, so that the browser can search it. */
 const WHOLE = 40;
-/** Number of rows above and below the visible ones: the focus moves among them by keys. A multiple of the step. */
-const AROUND = 4;
+/** Number of rows above and below the visible ones: the focus moves among them by keys. */
+const AROUND = 2;
 /** The window moves by this number of rows. */
 const STEP = 4;
 /** Height of a row before one was measured. Unit: px. */

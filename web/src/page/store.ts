@@ -20,11 +20,20 @@ export interface Row {
 /** Number of events that the page keeps, as many as the service. */
 const EVENTS_MOST = 4096;
 
+/** Number of updates that share the new samples: all samples of a host arrive at once, and would delay a frame. */
+const SHARES = 8;
+/** Number of samples until the rows are ordered again: rows that move every second cannot be read. */
+const ARRANGED = 3;
+/** Time until the next samples are shown. Unit: ms. */
+const SAMPLES_MS = 200;
+
 export type Connection = { is: "connecting" } | { is: "live" } | { is: "lost"; since: number; reason: string };
 
 export const rows = new Map<string, Row>();
-/** Changes when a VM comes, goes, or has another desired state, and once a second: what the order depends on. */
+/** Changes when a VM comes, goes, or has another desired state, and every few seconds: what the order depends on. */
 export const arrangement = signal(0);
+/** Number of times that all VMs were sampled, once a second. */
+export const sampled = signal(0);
 export const host = signal<Host | undefined>(undefined);
 export const caller = signal<Caller | undefined>(undefined);
 export const connection = signal<Connection>({ is: "connecting" });
@@ -93,16 +102,28 @@ export function applyVms({ vms, gone }: LiveVms, isWhole: boolean): void {
   });
 }
 
+/** Rows with a new sample that they do not show yet. */
+const unshown: Row[] = [];
+
 export function applyUsages({ at_ns, vms }: Usages): void {
+  for (const usage of vms) {
+    const row = rows.get(usage.id);
+    if (!row) continue;
+    row.samples.add(at_ns, usage, row.vm.peek().measured);
+    if (!unshown.includes(row)) unshown.push(row);
+  }
+}
+
+/** Shows new samples of some rows. Returns whether others are left. */
+export function showSamples(): boolean {
+  if (unshown.length === 0) return false;
   batch(() => {
-    for (const usage of vms) {
-      const row = rows.get(usage.id);
-      if (!row) continue;
-      row.samples.add(at_ns, usage, row.vm.peek().measured);
-      row.sampled.value += 1;
-    }
-    arrangement.value += 1;
+    for (const row of unshown.splice(0, Math.ceil(rows.size / SHARES))) row.sampled.value += 1;
+    if (unshown.length > 0) return;
+    sampled.value += 1;
+    if (sampled.peek() % ARRANGED === 0) arrangement.value += 1;
   });
+  return unshown.length > 0;
 }
 
 /** Adds events. A stream that is continued may repeat some. */
@@ -138,20 +159,28 @@ export function applyMessages(messages: readonly Message[]): void {
 function inFrames(): (message: Message) => void {
   let waiting: Message[] = [];
   let isPlanned = false;
+  let more: ReturnType<typeof setTimeout> | undefined;
   const flush = () => {
     const now = waiting;
     [waiting, isPlanned] = [[], false];
-    performance.mark("update");
-    batch(() => applyMessages(now));
-    performance.measure("update", "update");
+    const isMore = batch(() => {
+      applyMessages(now);
+      return showSamples();
+    });
+    // The next message usually comes before.
+    clearTimeout(more);
+    if (isMore) more = setTimeout(plan, SAMPLES_MS);
   };
-  return (message) => {
-    waiting.push(message);
+  const plan = () => {
     if (isPlanned) return;
     isPlanned = true;
     // A hidden tab has no frames.
     if (document.hidden) setTimeout(flush, 200);
     else requestAnimationFrame(flush);
+  };
+  return (message) => {
+    waiting.push(message);
+    plan();
   };
 }
 

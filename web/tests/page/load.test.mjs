@@ -9,6 +9,9 @@ const VMS = 100;
 const INTERVAL_MS = 100;
 /** Maximum 95th percentile of the work of the main thread for an update. Unit: ms. */
 const WORK_MS = 8;
+/** Number of updates until the code of the page is compiled, and number of measured updates. */
+const WARM_UP = 30;
+const UPDATES = 150;
 const PERIOD_NS = 10e6;
 
 function vm(number, update) {
@@ -16,7 +19,8 @@ function vm(number, update) {
   const measured = {
     periods,
     judged: periods,
-    missed: Math.floor(periods / (10 + (number % 7))),
+    // A tenth of the VMs miss a period in each update; the measurements of all change.
+    missed: number % 10 === 0 ? Math.floor(periods / 8) : number,
     due_ns: periods * 1e6,
     delivered_ns: periods * 0.98e6,
     short_ns: periods * 1000,
@@ -48,16 +52,19 @@ function usages(update) {
   return { at_ns: update * INTERVAL_MS * 1e6, vms: Array.from({ length: VMS }, (_, number) => of(number)) };
 }
 
+let update = 0;
+/** Sends the next update. */
+let sendNext = () => undefined;
+
 function stream(reply) {
   reply.writeHead(200, { "content-type": "text/event-stream" });
-  let update = 0;
   const send = (name, content) => reply.write(`event: ${name}\ndata: ${JSON.stringify(content)}\n\n`);
-  const timer = setInterval(() => {
+  sendNext = () => {
     if (update % 10 === 0) send("usage", usages(update));
     send("vms", { at_ms: Date.now(), vms: Array.from({ length: VMS }, (_, number) => vm(number, update)), gone: [] });
     update += 1;
-  }, INTERVAL_MS);
-  reply.on("close", () => clearInterval(timer));
+  };
+  sendNext();
 }
 
 const REPLIES = {
@@ -75,7 +82,7 @@ function answer({ url }, reply) {
 /** Returns the CPU time of the main thread of the page. The wall time would include other programs of the host. Unit: s. */
 async function spent(session) {
   const { metrics } = await session.send("Performance.getMetrics");
-  return metrics.find(({ name }) => name === "TaskDuration").value;
+  return metrics.find(({ name }) => name === "ThreadTime").value;
 }
 
 test(`an update of ${VMS} VMs takes at most ${WORK_MS} ms of the main thread`, async () => {
@@ -83,16 +90,15 @@ test(`an update of ${VMS} VMs takes at most ${WORK_MS} ms of the main thread`, a
   const chromium = await browser();
   try {
     const page = await open(await chromium.newContext({ viewport: { width: 1280, height: 800 } }), `${web.url}?sort=-missed`);
-    await page.waitForSelector('tr[data-id="vm-99"]');
+    await page.waitForSelector("tbody tr");
     const session = await page.context().newCDPSession(page);
-    await session.send("Performance.enable", { timeDomain: "threadTicks" });
-    await sleep(2000);
+    await session.send("Performance.enable");
     const works = [];
-    for (let update = 0, before = await spent(session); update < 100; update += 1) {
+    for (let number = 0; number < WARM_UP + UPDATES; number += 1) {
+      const before = await spent(session);
+      sendNext();
       await sleep(INTERVAL_MS);
-      const now = await spent(session);
-      works.push(1000 * (now - before));
-      before = now;
+      if (number >= WARM_UP) works.push(1000 * ((await spent(session)) - before));
     }
     works.sort((a, b) => a - b);
     const [median, p95] = [0.5, 0.95].map((part) => works[Math.floor(part * works.length)]);

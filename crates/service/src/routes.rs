@@ -49,6 +49,8 @@ const WAITING_MOST: usize = 64;
 const OBSERVATIONS_MOST: usize = 4;
 /// Number of live streams at a time: each reads all VMs in every interval.
 const LIVE_MOST: usize = 16;
+/// Range of the start of a history, as the description has it. Unit: ms.
+const SINCE_MS: RangeInclusive<u64> = 0..=i64::MAX.cast_unsigned();
 /// Range of the interval of a live stream. Unit: ms.
 const LIVE_MS: RangeInclusive<u64> = 100..=10_000;
 
@@ -345,7 +347,7 @@ async fn history(
     State(shared): State<Shared>,
     how: Result<Query<Since>, QueryRejection>,
 ) -> Result<Json<History>, Refused> {
-    let since_ms = within(how.map(|Query(how)| how.since_ms), &(0..=u64::MAX), "since_ms")?;
+    let since_ms = within(how.map(|Query(how)| how.since_ms), &SINCE_MS, "since_ms")?;
     Ok(Json(shared.requests.ask(|reply| Ask::History(since_ms, reply)).await?))
 }
 

@@ -162,12 +162,18 @@ async function answer(vm: Vm, desired: Desired): Promise<Answer> {
   }
 }
 
+/** Age after which the demand of the VMs is observed again. Unit: ms. */
+const DEMAND_MS = 10_000;
+
 let demand: Promise<Demand> | undefined;
+let observed = 0;
 
 async function predict(results: { vm: Vm; desired: Desired }[]): Promise<void> {
   const there = host.peek();
   if (!simulator.peek() || !there) return;
-  demand ??= get<Demand>("/v1/demand?length_ms=1000");
+  if (demand === undefined || performance.now() - observed > DEMAND_MS) {
+    [demand, observed] = [get<Demand>("/v1/demand?length_ms=1000"), performance.now()];
+  }
   try {
     const all = Array.from(rows.values(), ({ vm }) => vm.peek());
     const changes = new Map(results.map(({ vm, desired }) => [vm.id, desired]));

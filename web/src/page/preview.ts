@@ -35,7 +35,11 @@ export interface Preview {
 /** The simulator; `undefined`: this build has none. */
 export const simulator = signal<Preview | undefined>(undefined);
 
-/** Returns the host as it would be with other desired states of some VMs, by id. */
+/** A VM of unknown demand counts as always runnable. */
+const UNKNOWN = [{ is_vcpu: true, is_observed: false, bursts: [] }];
+const NOTHING: Desired = { paused: false };
+
+/** Returns the host as it would be with other desired states of some VMs, by id. Of the others, what is in force counts. */
 export function previewRequest(host: Host, vms: readonly Vm[], demand: Demand, changes: ReadonlyMap<string, Desired>): PreviewRequest {
   const threads = new Map(demand.vms.map((vm) => [vm.id, vm.threads]));
   const running = vms.filter((vm) => vm.process);
@@ -44,8 +48,8 @@ export function previewRequest(host: Host, vms: readonly Vm[], demand: Demand, c
     promisable_percent: host.promisable_percent ?? 90,
     vms: running.map((vm) => ({
       id: vm.id,
-      desired: changes.get(vm.id) ?? vm.desired,
-      threads: (threads.get(vm.id) ?? []).map(({ is_vcpu, is_observed, bursts }) => ({ is_vcpu, is_observed, bursts })),
+      desired: changes.get(vm.id) ?? (vm.state.phase === "refused" ? NOTHING : vm.desired),
+      threads: (threads.get(vm.id) ?? UNKNOWN).map(({ is_vcpu, is_observed, bursts }) => ({ is_vcpu, is_observed, bursts })),
     })),
   };
 }

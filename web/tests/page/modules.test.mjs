@@ -192,3 +192,16 @@ test("the history of a range comes from the finest grid that reaches back to it"
   assert.deepEqual(times, [700.5, 701.5]);
   assert.deepEqual(vms[0].values, { missed: [25, null], delivered: [90, null], short: [2, null] });
 });
+
+test("a preview has what is in force, and a VM of unknown demand is always runnable", async () => {
+  const { previewRequest } = await load("preview");
+  const promise = { slice_ns: 9e6, period_ns: 10e6, cpus: 1, gang: false, limit: "soft", mechanism: "auto" };
+  const vm = (id, phase) => ({ id, process: { pid: 1 }, desired: { promise, paused: false }, state: { phase } });
+  const demand = { vms: [{ id: "kept", threads: [{ is_vcpu: true, is_observed: true, bursts: [[1, 2]] }] }] };
+  const all = [vm("kept", "kept"), vm("refused", "refused")];
+  const { vms } = previewRequest({ cpus: 2 }, all, demand, new Map());
+  assert.deepEqual(vms.map(({ desired }) => desired.promise?.slice_ns), [9e6, undefined]);
+  assert.deepEqual(vms.map(({ threads }) => threads[0].is_observed), [true, false]);
+  const changed = previewRequest({ cpus: 2 }, all, demand, new Map([["refused", { promise, paused: false }]]));
+  assert.equal(changed.vms[1].desired.promise.slice_ns, 9e6);
+});

@@ -11,7 +11,7 @@ const ASSETS = resolve(import.meta.dirname, "../../crates/page/assets");
 // The simulator, as `cargo xtask page` adds it to the files of the page.
 const SIMULATOR = resolve(import.meta.dirname, "../../target/page-simulator");
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8" };
-const MAY_LOAD =
+export const MAY_LOAD =
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; " +
   "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

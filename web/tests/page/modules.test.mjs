@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./modules.mjs";
+import { readFileSync } from "node:fs";
+import { MAY_LOAD } from "../serve-page.mjs";
 
 const measured = { periods: 0, judged: 0, missed: 0, due_ns: 0, delivered_ns: 0, short_ns: 0, shortfalls: [], lost: 0 };
 const promise = (slice_ns, period_ns, more = {}) => ({
@@ -204,4 +206,10 @@ test("a preview has what is in force, and a VM of unknown demand is always runna
   assert.deepEqual(vms.map(({ threads }) => threads[0].is_observed), [true, false]);
   const changed = previewRequest({ cpus: 2 }, all, demand, new Map([["refused", { promise, paused: false }]]));
   assert.equal(changed.vms[1].desired.promise.slice_ns, 9e6);
+});
+
+test("the pages of the tests may load what the pages of the program may", () => {
+  const program = readFileSync(new URL("../../../crates/page/src/assets.rs", import.meta.url), "utf8");
+  const [, text] = /MAY_LOAD: &str = "([^"]+)"/.exec(program);
+  assert.equal(MAY_LOAD, text.replace(/\\\n\s*/g, ""));
 });

@@ -89,6 +89,8 @@ fn runs_that_broke_a_law_keep_it() {
         ("sedf", 2_000_004_763, 476, 1, ("unblock", "conservative")),
         // A task whose yield was ignored left before its CPU picked again.
         ("muqss", 1_795_386_548, 332, 1, ("yield-type", "0")),
+        // An idle CPU ran one of two unparked entities in its queue, and did not offer the other one.
+        ("credit", 929_901_753, 1176, 49, ("unparking", "waits")),
     ];
     for (name, seed, steps, entities, (knob, text)) in broken {
         let mut options = fuzz::Options::draw(policies::find(name).expect("it is in the registry"), seed);

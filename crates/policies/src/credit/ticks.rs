@@ -163,7 +163,11 @@ impl Credit {
         if !self.settings.unparked_waits {
             return self.enqueue(e, cx);
         }
-        self.queues.insert(self.vcpus[e.index()].home, e);
+        let home = self.vcpus[e.index()].home;
+        self.queues.insert(home, e);
+        if self.idles(home) {
+            self.cpus[home.index()].queued_while_idle = true;
+        }
         // In 3.0.3, the idle vCPU has time slices, too, and a CPU searches for work at the end of each slice.
         let slice = self.settings.slice;
         let idlers = self.idlers.and(&cx.allowed(e));

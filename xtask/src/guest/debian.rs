@@ -87,6 +87,8 @@ pub(super) fn prepare(programs: &[Program], words: &[String], folder: &Path) -> 
         fs::copy(program.build()?, parts.join(program.name))?;
     }
     fs::copy(root().join("docs/operate.md"), parts.join("operate.md"))?;
+    fs::create_dir(parts.join("scenarios"))?;
+    fs::copy(root().join("scenarios/three-vms.toml"), parts.join("scenarios/three-vms.toml"))?;
     deb::for_guest(&parts.join("target/debian"))?;
     fs::write(parts.join("job"), format!("exec {}\n", words.join(" ")))?;
     let archive = folder.join("job.tar");

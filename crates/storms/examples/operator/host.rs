@@ -14,6 +14,8 @@ pub(crate) const VMS: [&str; 2] = ["vm1", "vm2"];
 const PROCESS: u32 = 4711;
 /// Name and address of the host on the page.
 const NAME: [&str; 2] = ["host.example", "192.0.2.1"];
+/// The longest time of a command.
+const PATIENCE: &str = "180s";
 /// Length of a boot sector, and the signature at its end.
 const SECTOR: (usize, [u8; 2]) = (512, [0x55, 0xaa]);
 
@@ -93,11 +95,11 @@ pub(crate) fn run(line: &str) -> Result<String> {
     Ok(output)
 }
 
-/// Runs a command line. Returns its exit code and its output.
+/// Runs a command line. Returns its exit code and its output. The exit code is 124 if the command did not end in time.
 pub(crate) fn attempt(line: &str) -> Result<(Option<i32>, String)> {
-    let mut bash = Command::new("bash");
-    bash.args(["-c", &format!("exec 2>&1; {line}")]).stdin(Stdio::null());
-    let output = bash.output().context("cannot run bash")?;
+    let mut bash = Command::new("timeout");
+    bash.args([PATIENCE, "bash", "-c", &format!("exec 2>&1; {line}")]).stdin(Stdio::null());
+    let output = bash.output().context("cannot run timeout and bash")?;
     Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 

@@ -69,7 +69,9 @@ impl Requests {
 
 /// Answers requests, and lets the host work from time to time, until no request can come any more.
 pub(crate) fn serve(host: &mut impl ManagedHost, requests: &Receiver<Ask>) {
-    let (mut next, mut waiting) = (clock::now(), None);
+    // The host knows its VMs before the first request.
+    let begin = clock::now();
+    let (mut next, mut waiting) = (begin.saturating_add(host.look(begin)), None);
     loop {
         let left = next.saturating_since(clock::now());
         let first = waiting.take().map_or_else(|| requests.recv_timeout(Duration::from_nanos(left.as_ns())), Ok);

@@ -19,6 +19,8 @@ const ELSEWHERE: [&str; 1] = ["cargo xtask deb"];
 const BY_HAND: &str = "sudo tactus serve";
 /// Commands that serve clients until they are interrupted.
 const SERVICES: [&str; 3] = [BY_HAND, "tactus page", "tactus sim"];
+/// Exit code of a command that was interrupted. `tactus serve` ends in order instead, with the exit code 0.
+const INTERRUPTED: i32 = 130;
 /// Commands that only read. They are repeated until their output is that of the page, at most for this time.
 const READS: [&str; 2] = ["tactus list", "tactus show"];
 const PATIENCE: Nanos = Nanos::s(15);
@@ -129,7 +131,7 @@ impl Service {
         // The service prints its end.
         self.lines.for_each(drop);
         let status = self.process.wait()?;
-        ensure!(status.success(), "`{}` ended with {status}", self.command);
+        ensure!(matches!(status.code(), Some(0 | INTERRUPTED)), "`{}` ended with {status}", self.command);
         if self.command == BY_HAND {
             host::run("systemctl start tactus.socket tactus.service")?;
         }

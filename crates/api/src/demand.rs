@@ -41,7 +41,8 @@ pub struct ThreadDemand {
     pub is_vcpu: bool,
     /// Whether the bursts were observed. A thread that slept throughout was observed, and has none.
     pub is_observed: bool,
-    /// CPU time of each burst, and the time until the next one: a sleep, and the wait for a CPU after it. The last 1,000
-    /// bursts. A thread that never slept has one burst with no time after it. Unit: ns.
-    pub bursts: Vec<[u64; 2]>,
+    /// The last 1,000 bursts: time from the start of the observation to the wake-up, CPU time of the burst, and length of
+    /// the sleep after it. On a real host, the wait for a CPU after a wake-up counts as sleep. A thread that never slept has
+    /// one burst with no sleep. Unit: ns.
+    pub bursts: Vec<[u64; 3]>,
 }

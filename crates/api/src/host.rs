@@ -1,6 +1,7 @@
 //! [`Host`]: the host of the service, and [`Caller`]: the client itself.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// The host of the service.
@@ -13,6 +14,9 @@ pub struct Host {
     /// Part of each CPU that may be promised. Unit: percent. Absent: the service has no core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promisable_percent: Option<u32>,
+    /// Policy that decides which promises fit, and when they are kept. Absent: the service has no core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<HostPolicy>,
     /// Mechanisms of the core.
     pub mechanisms: Vec<String>,
     /// Pid of the core; of a simulated host, pid of the process that simulates it. Absent: the service has no core.
@@ -27,6 +31,15 @@ pub struct Host {
     pub simulated: bool,
     /// Warnings of the service and of its core.
     pub warnings: Vec<String>,
+}
+
+/// The policy of a host.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct HostPolicy {
+    /// Name of the policy.
+    pub name: String,
+    /// Values of all its knobs, by name, as in a scenario.
+    pub knobs: BTreeMap<String, String>,
 }
 
 /// The client that makes the request.

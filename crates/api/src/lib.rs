@@ -26,7 +26,7 @@ pub use desired::{CAP_MOST, Desired, Limit, Mechanism, Promise, WEIGHT_MOST};
 pub use event::{Event, Happened};
 pub use histogram::{BOUNDS_NS, Histogram};
 pub use history::{History, Series, TimeGrid, VmHistory};
-pub use host::{Caller, Host};
+pub use host::{Caller, Host, HostPolicy};
 pub use observation::{Instead, LENGTH_MS, Observation, ObservedThread, Waits};
 pub use problem::{Alternatives, Problem};
 pub use timeline::{CpuTimeline, RunThread, TIMELINE_MS, Timeline};

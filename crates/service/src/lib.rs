@@ -16,6 +16,7 @@
 //! host.
 
 mod audit;
+mod bursts;
 mod caller;
 mod carried;
 mod complaint;
@@ -47,12 +48,13 @@ mod thread_names;
 mod timeline;
 mod usage;
 
+pub use bursts::Bursts;
 pub use caller::Caller;
 pub use events::{After, Events, now_ms};
 pub use history::Recorded;
 pub use local_service::LocalService;
 pub use managed_host::{ChangeRequest, ManagedHost, PerCpu, Reading};
-pub use terms::check as check_values;
+pub use terms::{check as check_values, host_policy};
 
 use audit::Audit;
 use carried::Carried;

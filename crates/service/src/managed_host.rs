@@ -111,7 +111,7 @@ impl<T: Send + 'static> Reading<T> {
     ///
     /// # Errors
     /// The reading has failed, or the host ends.
-    pub(crate) async fn wait(self) -> Result<T, Problem> {
+    pub async fn wait(self) -> Result<T, Problem> {
         self.0.await
     }
 }

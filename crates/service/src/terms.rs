@@ -1,10 +1,10 @@
 //! The terms of a core, and the request for a desired promise on these terms.
 
-use api::{CAP_MOST, Limit, Mechanism, Problem, Promise, WEIGHT_MOST};
+use api::{CAP_MOST, HostPolicy, Limit, Mechanism, Problem, Promise, WEIGHT_MOST};
 use daemon::dispatch::{KeptBy, Others, PERIOD_LEAST, PromiseRequest, RaiseBy, SLICE_LEAST};
 use daemon::kernel::CpuShare;
-use daemon::live::Setup;
-use sched::{CpuSet, Nanos, Reservation};
+use daemon::live::{AdmissionPolicy, Setup};
+use sched::{CpuSet, Knobs, Nanos, Reservation};
 
 /// Checks the values of a desired state that no core needs to see.
 ///
@@ -99,6 +99,19 @@ pub(crate) fn share(desired: &api::Desired) -> Option<CpuShare> {
 pub(crate) fn promisable_percent(setup: &Setup) -> Option<u32> {
     let admission = setup.turns.as_ref().or(setup.reservations.as_ref())?;
     u32::try_from(100 - admission.knobs.get("reserve")).ok()
+}
+
+/// Returns the policy of a core.
+pub(crate) fn policy(setup: &Setup) -> Option<HostPolicy> {
+    let AdmissionPolicy { policy, knobs } = setup.turns.as_ref().or(setup.reservations.as_ref())?;
+    Some(host_policy(policy.name, knobs))
+}
+
+/// Returns a policy as the interface has it.
+#[must_use]
+pub fn host_policy(name: &str, knobs: &Knobs) -> HostPolicy {
+    let knobs = knobs.iter().map(|(knob, value)| (knob.name.to_string(), knob.show(value))).collect();
+    HostPolicy { name: name.to_string(), knobs }
 }
 
 /// Returns the mechanisms of a core as text.

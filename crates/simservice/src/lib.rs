@@ -10,7 +10,6 @@
 //! with the real time. Clients list, observe and change its VMs as those of a real host. A change takes the way of the
 //! scenario's own changes, so the policy of the scenario admits or refuses it.
 
-mod bursts;
 mod changes;
 mod host;
 mod managed;

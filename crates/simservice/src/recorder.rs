@@ -1,11 +1,11 @@
 //! [`Recorder`]: what the threads of the simulated host do, from the events of the run.
 
-use crate::bursts::Bursts;
 use crate::periods::Periods;
 use crate::stretches::{PAST, Stretches};
 use api::{CpuTime, Histogram};
 use measure::{Doing, PeriodWatch};
 use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Params};
+use service::Bursts;
 use std::collections::{BTreeMap, VecDeque};
 use trace::{Durations, Event, Sink};
 
@@ -50,13 +50,10 @@ impl Thread {
         match doing {
             Doing::Running => {
                 self.time.ran_ns += passed;
-                self.bursts.run(passed);
+                self.bursts.run(Nanos::ns(passed));
             }
-            Doing::Waiting => {
-                self.time.waited_ns += passed;
-                self.bursts.wake();
-            }
-            Doing::Blocked => self.bursts.sleep(passed),
+            Doing::Waiting => self.time.waited_ns += passed,
+            Doing::Blocked => {}
         }
         self.upto = now;
         if let Some(watch) = &mut self.watch {
@@ -264,6 +261,9 @@ impl Recorder {
     fn wake(&mut self, entity: EntityId, now: Instant) {
         if let Some(thread) = self.thread_mut(entity) {
             thread.advance(now);
+            if !thread.is_runnable {
+                thread.bursts.wake(now);
+            }
             thread.is_runnable = true;
             thread.waiting_since = Some(now);
         }
@@ -300,6 +300,9 @@ impl Recorder {
 
     fn block(thread: &mut Thread, now: Instant) {
         thread.advance(now);
+        if thread.is_runnable {
+            thread.bursts.sleep(now);
+        }
         thread.is_runnable = false;
         thread.waiting_since = None;
     }

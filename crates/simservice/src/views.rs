@@ -117,6 +117,7 @@ impl SimulatedHost {
             version: env!("CARGO_PKG_VERSION").to_string(),
             cpus: run.scenario.host.cpus,
             promisable_percent: promisable,
+            policy: Some(service::host_policy(&policy, &run.choice.knobs)),
             mechanisms: vec![policy],
             core: self.failure.is_none().then(std::process::id),
             reason: self.failure.as_ref().map(|why| why.reason.to_string()),
@@ -229,15 +230,16 @@ impl SimulatedHost {
         }
     }
 
-    /// Returns the latest bursts of all threads. The simulation has seen them already, so the reply does not take `length`.
+    /// Returns the bursts of all threads in the last `length`. The simulation has seen them already, so the reply does not take `length`.
     pub(crate) fn demand_view(&self, length: Nanos) -> Demand {
         self.recorder.borrow_mut().advance(self.now());
+        let from = Instant::at_ns(self.now_ns().saturating_sub(length.as_ns()));
         let demand = |index: usize| {
             let usages = self.threads_of(index);
             let recorder = self.recorder.borrow();
             let of_thread = |usage: ThreadUsage| {
                 let thread = recorder.threads().find(|thread| thread.tid == usage.tid);
-                let bursts = thread.map(|thread| thread.bursts.all()).unwrap_or_default();
+                let bursts = thread.map(|thread| thread.bursts.since(from)).unwrap_or_default();
                 let ThreadUsage { tid, name, is_vcpu, .. } = usage;
                 ThreadDemand { tid, name, is_vcpu, is_observed: true, bursts }
             };

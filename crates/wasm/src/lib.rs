@@ -8,12 +8,13 @@
 //! mathematical functions of the platform.
 
 mod complaints;
+mod demand;
 mod preview;
 mod simulation;
 mod trace_text;
 
 pub use complaints::Complaint;
-pub use preview::{Desired, Limit, Predicted, Preview, PreviewRequest, PreviewVm, Promise, Thread};
+pub use preview::{Desired, HostPolicy, Limit, Predicted, Preview, PreviewRequest, PreviewVm, Promise, Thread};
 pub use simulation::{Drawing, Request, Simulated};
 
 use report::book::ListedPolicy;

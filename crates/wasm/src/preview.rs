@@ -1,9 +1,10 @@
 //! [`preview`]: what a host would do with other promises, from the demand of its VMs.
 //!
-//! The host becomes a scenario under the policy of the core. Each VM is a VM with as many vCPUs as its promise has CPUs, and a
-//! guest in which its threads run in turns. A thread repeats the bursts that were observed; a thread without bursts counts as
-//! always runnable. The time that no promise needs is shared as the policy does it, and not as the kernel of the host.
+//! The host becomes a scenario under its policy. Each VM is a VM with as many vCPUs as its promise has CPUs, and a
+//! guest in which its threads run in turns. A thread repeats what was observed of it ([`Demand`]): the host relives the time
+//! of the observation, with other promises. A thread that was not observed counts as always runnable. The time that no promise needs is shared as the policy does it, and not as the kernel of the host.
 
+use crate::demand::{Burst, Demand};
 use input::files::Files;
 use input::problem::{Problem, Problems};
 use report::Report;
@@ -15,15 +16,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Policy of the core (`daemon::terms::POLICY`).
-const POLICY: &str = "gang-edf";
-/// Its knobs on a real host, except that time without promises is shared.
-const KNOBS: &str = "late = \"carry\", rest = \"renew\", change = \"due\"";
+/// Knob that keeps a policy from allocating time that no promise needs. On a real host, the kernel allocates this time.
+const ENFORCE: &str = "enforce";
 /// Minimum horizon of a preview, and the number of the longest periods that it has at least.
 const HORIZON: Nanos = Nanos::s(1);
 const PERIODS: u64 = 5;
-/// Number of steps of a run, 1,000 events each, after which a preview is cut.
+/// Number of steps of a run, 1,000 events each, after which a preview is cut; and the number after which it is cut if it has
+/// reached its minimum horizon.
 const STEPS_MOST: u32 = 2_000;
+const STEPS_ENOUGH: u32 = 200;
 /// Range of a period, and maximum number of bursts of a thread.
 const PERIOD_MOST: Nanos = Nanos::s(60);
 const BURSTS_MOST: usize = 1_000;
@@ -35,10 +36,25 @@ const NAME_MOST: usize = 90;
 pub struct PreviewRequest {
     /// Number of CPUs.
     pub cpus: usize,
-    /// Part of each CPU that may be promised. Unit: percent.
-    pub promisable_percent: u32,
+    /// The policy.
+    pub policy: HostPolicy,
+    /// Length of the observation. Unit: ns.
+    #[serde(default)]
+    pub observed_ns: u64,
+    /// Whether the host is simulated, so that its policy allocates all time.
+    #[serde(default)]
+    pub simulated: bool,
     /// The VMs.
     pub vms: Vec<PreviewVm>,
+}
+
+/// The policy of the host, as in the interface of the service.
+#[derive(Clone, Default, Debug, Deserialize)]
+pub struct HostPolicy {
+    /// Name of the policy.
+    pub name: String,
+    /// Values of its knobs, by name.
+    pub knobs: BTreeMap<String, String>,
 }
 
 /// A VM.
@@ -49,6 +65,12 @@ pub struct PreviewVm {
     /// What is desired, as in the interface of the service.
     #[serde(default)]
     pub desired: Desired,
+    /// The CPUs of the promise in force. Empty: they are not known, or the promise is on no CPU in particular.
+    #[serde(default)]
+    pub cpus: Vec<usize>,
+    /// Whether something else is desired than what is in force.
+    #[serde(default)]
+    pub is_changed: bool,
     /// The threads.
     pub threads: Vec<Thread>,
 }
@@ -106,8 +128,8 @@ pub enum Limit {
 pub struct Thread {
     /// Whether the thread runs a vCPU.
     pub is_vcpu: bool,
-    /// CPU time of each burst, and the sleep after it. Unit: ns. Empty: the thread counts as always runnable.
-    pub bursts: Vec<[u64; 2]>,
+    /// The bursts, as in the interface of the service. Unit: ns.
+    pub bursts: Vec<Burst>,
     /// Whether the bursts were observed. A thread that slept throughout was observed, and has none.
     pub is_observed: bool,
 }
@@ -150,33 +172,57 @@ pub struct Predicted {
 
 /// Runs the host of a request.
 pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problems> {
-    let horizon = horizon(request)?;
-    let written = write(request);
-    let (run, is_cut) = (written.run(horizon)?, false);
-    let (report, horizon, is_cut) = match run {
-        Ended::Finished(report) => (report, horizon, is_cut),
+    let horizon = Horizon::of(request)?;
+    let (written, run) = begin(request, horizon)?;
+    let (report, length) = match run {
+        Ended::Finished(report) => (report, horizon.most),
         Ended::Cut(at) => {
             let shorter = at.saturating_since(Instant::ZERO);
-            match written.run(shorter)? {
-                Ended::Finished(report) => (report, shorter, true),
+            match written.run(Horizon { least: shorter, most: shorter })? {
+                Ended::Finished(report) => (report, shorter),
                 Ended::Cut(_) => return Err(Problem::new("the preview has too many events in no time").into()),
             }
         }
     };
     let Written { names, scenario, files } = written;
     let vms = request.vms.iter().zip(&names).map(|(vm, name)| predicted(vm, name, &report)).collect();
-    Ok(Preview { horizon_ns: horizon.as_ns(), is_cut, scenario, files, vms })
+    Ok(Preview { horizon_ns: length.as_ns(), is_cut: length < horizon.least, scenario, files, vms })
 }
 
-/// Returns the simulated time of a request, whose values may be those of a slider.
-fn horizon(request: &PreviewRequest) -> Result<Nanos, Problem> {
-    let promises = request.vms.iter().filter_map(|vm| vm.desired.promise.as_ref());
-    let longest = promises.map(|promise| Nanos::ns(promise.period_ns)).max().unwrap_or(Nanos::ZERO);
-    if longest > PERIOD_MOST {
-        let reason = format!("a period of {longest} is too long for a preview");
-        return Err(Problem::new(reason).help(format!("use at most {PERIOD_MOST}")));
+/// Runs the host of a request. As in the core, a changed promise stays on its CPU if it fits there, and the other promises
+/// stay where they are. If the policy refuses that, it places all promises anew.
+fn begin(request: &PreviewRequest, horizon: Horizon) -> Result<(Written, Ended), Problems> {
+    for stays in [|_: &PreviewVm| true, |vm: &PreviewVm| !vm.is_changed] {
+        let written = write(request, stays);
+        if let Ok(run) = written.run(horizon) {
+            return Ok((written, run));
+        }
     }
-    Ok(HORIZON.max(longest.saturating_mul(PERIODS)))
+    let written = write(request, |_| false);
+    let run = written.run(horizon)?;
+    Ok((written, run))
+}
+
+/// The simulated time.
+#[derive(Clone, Copy, Debug)]
+struct Horizon {
+    least: Nanos,
+    /// The length of the observation, if that is longer and has few events.
+    most: Nanos,
+}
+
+impl Horizon {
+    /// Returns the simulated time of a request, whose values may be those of a slider.
+    fn of(request: &PreviewRequest) -> Result<Horizon, Problem> {
+        let promises = request.vms.iter().filter_map(|vm| vm.desired.promise.as_ref());
+        let longest = promises.map(|promise| Nanos::ns(promise.period_ns)).max().unwrap_or(Nanos::ZERO);
+        if longest > PERIOD_MOST {
+            let reason = format!("a period of {longest} is too long for a preview");
+            return Err(Problem::new(reason).help(format!("use at most {PERIOD_MOST}")));
+        }
+        let least = HORIZON.max(longest.saturating_mul(PERIODS));
+        Ok(Horizon { least, most: least.max(Nanos::ns(request.observed_ns).min(PERIOD_MOST)) })
+    }
 }
 
 /// A host as a scenario.
@@ -197,12 +243,12 @@ enum Ended {
 }
 
 impl Written {
-    fn run(&self, length: Nanos) -> Result<Ended, Problems> {
+    fn run(&self, horizon: Horizon) -> Result<Ended, Problems> {
         let files: BTreeMap<String, Vec<u8>> =
             self.files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes())).collect();
         let files: Arc<dyn Files> = Arc::new(files);
         let mut scenario = Scenario::with_files("preview.toml", self.scenario.clone().into_bytes(), files)?;
-        scenario.length = length;
+        scenario.length = horizon.most;
         let scenario = Arc::new(scenario);
         let choices = run::choose(&scenario, &[], &[])?;
         let run = Run::new(Arc::clone(&scenario), choices.into_iter().next().expect("the scenario names a policy"));
@@ -210,7 +256,8 @@ impl Written {
         let goes_on = |progress: Progress| {
             steps += 1;
             at = progress.now;
-            steps <= STEPS_MOST
+            let is_enough = at.saturating_since(Instant::ZERO) >= horizon.least && horizon.least < horizon.most;
+            steps <= if is_enough { STEPS_ENOUGH } else { STEPS_MOST }
         };
         let outcome = run.play_while(Observers::none(), goes_on)?;
         Ok(outcome.map_or(Ended::Cut(at), |outcome| Ended::Finished(Box::new(Report::of(outcome)))))
@@ -227,16 +274,20 @@ fn names(vms: &[PreviewVm]) -> Vec<String> {
     all.map(|(at, vm)| if is_name(&vm.id) { vm.id.clone() } else { format!("VM {at}") }).collect()
 }
 
-/// Returns the host of a request as a scenario.
-fn write(request: &PreviewRequest) -> Written {
+/// Returns the host of a request as a scenario. The promises of VMs for which `stays` is true stay on their CPUs. The other
+/// VMs come after them.
+fn write(request: &PreviewRequest, stays: fn(&PreviewVm) -> bool) -> Written {
     let (names, mut scenario, mut files) = (names(&request.vms), String::new(), BTreeMap::new());
-    let reserve = 100_u32.saturating_sub(request.promisable_percent);
     let mut line = |text: String| writeln!(scenario, "{text}").expect("text can be written to");
     line("name = \"preview\"".to_string());
     line(format!("cpus = {}", request.cpus));
     line(format!("length = \"{HORIZON}\""));
-    line(format!("policy = {{ name = \"{POLICY}\", knobs = {{ {KNOBS}, reserve = {reserve} }} }}"));
-    for (at, (vm, name)) in request.vms.iter().zip(&names).enumerate() {
+    let knobs = request.policy.knobs.iter().filter(|(name, _)| request.simulated || *name != ENFORCE);
+    let knobs: Vec<String> = knobs.map(|(name, value)| format!("{name:?} = {value:?}")).collect();
+    line(format!("policy = {{ name = {:?}, knobs = {{ {} }} }}", request.policy.name, knobs.join(", ")));
+    let mut vms: Vec<_> = request.vms.iter().zip(&names).enumerate().collect();
+    vms.sort_by_key(|(_, (vm, _))| !stays(vm));
+    for (at, (vm, name)) in vms {
         let vcpus = vm.threads.iter().filter(|thread| thread.is_vcpu).count().max(1);
         let promise = vm.desired.promise.as_ref().filter(|_| !vm.desired.paused);
         let cpus = promise.map_or(vcpus, |promise| usize::from(promise.cpus.max(1)));
@@ -245,6 +296,10 @@ fn write(request: &PreviewRequest) -> Written {
             let slice = slice_ns / cpus as u64;
             line(format!("slice = \"{slice}ns\"\nperiod = \"{period_ns}ns\"\ngang = {}", *gang && cpus > 1));
             line(format!("limit = \"{}\"", if matches!(limit, Limit::Hard) { "hard" } else { "soft" }));
+        }
+        if promise.is_some() && stays(vm) && !vm.cpus.is_empty() {
+            let cpus: Vec<String> = vm.cpus.iter().map(usize::to_string).collect();
+            line(format!("affinity = \"{}\"", cpus.join(",")));
         }
         if let Some(weight) = vm.desired.weight.filter(|_| !vm.desired.paused) {
             line(format!("cgroup_weight = {weight}"));
@@ -263,16 +318,25 @@ fn write(request: &PreviewRequest) -> Written {
 /// Returns the workload of a thread, and adds its file; `None`: the thread sleeps throughout.
 fn workload(thread: &Thread, name: &str, files: &mut BTreeMap<String, String>) -> Option<String> {
     let us = |ns: u64| ns.div_ceil(1_000);
-    // A burst needs a sleep, so that time passes even if the CPU time is shorter than the unit of the file.
-    let bursts: Vec<[u64; 2]> =
-        thread.bursts.iter().take(BURSTS_MOST).map(|[run, sleep]| [us(*run), us(*sleep).max(1)]).collect();
-    if bursts.is_empty() {
-        return (!thread.is_observed).then(|| "\"hog\"".to_string());
-    }
-    let event = |(at, [run, sleep]): (usize, &[u64; 2])| format!("\"run{at}\": {run}, \"sleep{at}\": {sleep}");
-    let events: Vec<String> = bursts.iter().enumerate().map(event).collect();
-    let text = format!("{{ \"tasks\": {{ \"thread\": {{ \"loop\": -1, {} }} }} }}\n", events.join(", "));
-    files.insert(name.to_string(), text);
+    let bursts = &thread.bursts[thread.bursts.len().saturating_sub(BURSTS_MOST)..];
+    let (first, events): (u64, Vec<String>) = match Demand::of(bursts, thread.is_observed) {
+        Demand::Nothing => return None,
+        Demand::Always => return Some("\"hog\"".to_string()),
+        Demand::Timer { first, period, jobs } => {
+            let timer = format!("{{ \"ref\": \"timer\", \"period\": {}, \"mode\": \"absolute\" }}", us(period).max(1));
+            let event = |(at, ran): (usize, u64)| format!("\"run{at}\": {}, \"timer{at}\": {timer}", us(ran));
+            (first, jobs.into_iter().enumerate().map(event).collect())
+        }
+        Demand::Events { first, bursts } => {
+            // A burst needs a sleep, so that time passes even if the CPU time is shorter than the unit of the file.
+            let event = |(at, [ran, slept]): (usize, [u64; 2])| {
+                format!("\"run{at}\": {}, \"sleep{at}\": {}", us(ran), us(slept).max(1))
+            };
+            (first, bursts.into_iter().enumerate().map(event).collect())
+        }
+    };
+    let thread = format!("\"delay\": {}, \"loop\": -1, {}", us(first), events.join(", "));
+    files.insert(name.to_string(), format!("{{ \"tasks\": {{ \"thread\": {{ {thread} }} }} }}\n"));
     Some(format!("{{ rt-app = \"{name}\" }}"))
 }
 
@@ -311,7 +375,7 @@ mod tests {
     }
 
     fn bursts(run_us: u64, sleep_us: u64) -> Thread {
-        Thread { is_vcpu: true, bursts: vec![[run_us * 1_000, sleep_us * 1_000]], is_observed: true }
+        Thread { is_vcpu: true, bursts: vec![[0, run_us * 1_000, sleep_us * 1_000]], is_observed: true }
     }
 
     fn vm(id: &str, promise: Option<(u64, u64)>, threads: Vec<Thread>) -> PreviewVm {
@@ -322,20 +386,33 @@ mod tests {
             gang: false,
             limit: Limit::Soft,
         });
-        PreviewVm { id: id.to_string(), desired: Desired { promise, ..Desired::default() }, threads }
+        let desired = Desired { promise, ..Desired::default() };
+        PreviewVm { id: id.to_string(), desired, cpus: Vec::new(), is_changed: false, threads }
+    }
+
+    /// A host with the policy of the core.
+    fn host(cpus: usize, vms: Vec<PreviewVm>) -> PreviewRequest {
+        let knobs = [("enforce", "hard"), ("late", "carry"), ("rest", "renew"), ("change", "due"), ("reserve", "10%")];
+        let knobs = knobs.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        PreviewRequest {
+            cpus,
+            policy: HostPolicy { name: "gang-edf".to_string(), knobs },
+            observed_ns: 0,
+            simulated: false,
+            vms,
+        }
     }
 
     fn run(cpus: usize, vms: Vec<PreviewVm>) -> Preview {
-        preview(&PreviewRequest { cpus, promisable_percent: 90, vms }).unwrap()
+        preview(&host(cpus, vms)).unwrap()
     }
 
     #[test]
     fn a_promise_is_kept_beside_busy_vms_and_is_refused_if_it_does_not_fit() {
         let others = || (0..3).map(|at| vm(&format!("hog {at}"), None, vec![hog()])).collect::<Vec<_>>();
-        let with = |slice_us| PreviewRequest {
-            cpus: 1,
-            promisable_percent: 90,
-            vms: [vec![vm("a/b", Some((slice_us, 10_000)), vec![hog(), hog()])], others()].concat(),
+        let with = |slice_us| {
+            let promised = vec![vm("a/b", Some((slice_us, 10_000)), vec![hog(), hog()])];
+            host(1, [promised, others()].concat())
         };
         let kept = preview(&with(2_000)).unwrap();
         let it = &kept.vms[0];
@@ -356,7 +433,9 @@ mod tests {
             vm("asleep", None, vec![asleep]),
             vm("hog", None, vec![hog()]),
         ];
-        let found = run(1, vms);
+        let found = run(1, vms.clone());
+        let longer = preview(&PreviewRequest { observed_ns: 4_000_000_000, ..host(1, vms) }).unwrap();
+        assert_eq!((found.horizon_ns, longer.horizon_ns, longer.is_cut), (1_000_000_000, 4_000_000_000, false));
         let typing = &found.vms[0];
         assert!((95..=101).contains(&typing.wakeups) && !typing.is_assumed, "{typing:?}");
         assert!((95_000..=105_000).contains(&typing.delivered_ppm), "{typing:?}");
@@ -371,11 +450,7 @@ mod tests {
         let busy = (0..16).map(|at| vm(&at.to_string(), Some((100_000, 20_000_000)), vec![bursts(2, 2)])).collect();
         let cut = run(16, busy);
         assert!(cut.is_cut && (1..100_000_000_000).contains(&cut.horizon_ns), "{}", cut.horizon_ns);
-        let request = PreviewRequest {
-            cpus: 1,
-            promisable_percent: 90,
-            vms: vec![vm("a", Some((1_000, 61_000_000)), vec![hog()])],
-        };
+        let request = host(1, vec![vm("a", Some((1_000, 61_000_000)), vec![hog()])]);
         assert!(preview(&request).unwrap_err().to_string().contains("too long"));
     }
 
@@ -383,7 +458,8 @@ mod tests {
     fn slice_and_cpus_are_divided_and_weights_caps_and_pauses_count() {
         let promise = Promise { slice_ns: 8_000_000, period_ns: 10_000_000, cpus: 2, gang: true, limit: Limit::Hard };
         let desired = Desired { promise: Some(promise), ..Desired::default() };
-        let gang = PreviewVm { id: "gang".into(), desired, threads: vec![hog(), hog()] };
+        let gang =
+            PreviewVm { id: "gang".into(), desired, cpus: Vec::new(), is_changed: false, threads: vec![hog(), hog()] };
         let mut paused = gang.clone();
         paused.desired.paused = true;
         let of = |vm: &PreviewVm| run(2, vec![vm.clone(), self::vm("hog", None, vec![hog(), hog()])]).vms.remove(0);

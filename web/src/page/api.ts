@@ -62,10 +62,17 @@ export interface Host {
   version: string;
   cpus: number;
   promisable_percent?: number;
+  policy?: HostPolicy;
   mechanisms: string[];
   core?: number;
   reason?: string;
+  simulated?: boolean;
   warnings: string[];
+}
+
+export interface HostPolicy {
+  name: string;
+  knobs: Record<string, string>;
 }
 
 export interface Caller {
@@ -208,7 +215,7 @@ export interface Demand {
   length_ns: number;
   vms: {
     id: string;
-    threads: { tid: number; name: string; is_vcpu: boolean; is_observed: boolean; bursts: [number, number][] }[];
+    threads: { tid: number; name: string; is_vcpu: boolean; is_observed: boolean; bursts: [number, number, number][] }[];
   }[];
   unrecorded?: string;
   lost: number;

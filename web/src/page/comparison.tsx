@@ -1,5 +1,6 @@
 import type { Observation } from "./api";
-import { appliedPrediction, isDirty, observation, observe, prediction, vms } from "./editor";
+import { isDirty, observation, observe, vms } from "./editor";
+import { appliedPrediction, prediction, unpredicted } from "./prediction";
 import type { Predicted } from "./preview";
 import { simulator } from "./preview";
 import { percent, shortDuration } from "./quantity";
@@ -22,7 +23,12 @@ export function Comparison() {
         </button>
       </header>
       {!simulator.value && <p class="note">Preview is not available in this build.</p>}
-      {shown?.is_cut && <p class="note">The prediction has {shortDuration(shown.horizon_ns)} only: it has too many events.</p>}
+      {isDirty.value && unpredicted.value && <p class="note">There is no prediction: {unpredicted.value}.</p>}
+      {shown && (
+        <p class="note">
+          Predicted for {shortDuration(shown.horizon_ns)}{shown.is_cut && " only: there are too many events"}.
+        </p>
+      )}
       {predicted?.is_assumed && <p class="note">The demand of a thread is not known: it counts as always runnable.</p>}
       {(predicted || observed) && <Values predicted={predicted} observed={observed} />}
       {observed && <Instead observed={observed} />}

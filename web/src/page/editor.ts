@@ -1,12 +1,12 @@
 // The editor: the draft for the selected VMs, the answer of the service to it, and its way to the service.
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import type { Demand, Desired, Observation, Problem, Vm } from "./api";
+import type { Desired, Observation, Problem, Vm } from "./api";
 import { dryRun, get, problemOf, put } from "./client";
 import { applied, isEmpty, simplified, type Draft, type Mistake } from "./draft";
 import { latestOnly } from "./pacing";
-import { previewRequest, simulator, type Prediction } from "./preview";
-import { arrangement, caller, host, mayChange, rows, selected } from "./store";
+import { appliedPrediction, forget, predict, prediction } from "./prediction";
+import { arrangement, caller, mayChange, rows, selected } from "./store";
 
 /** Time without input before the service is asked; the answer is wanted within 50 ms. Unit: ms. */
 const PAUSE_MS = 40;
@@ -41,9 +41,6 @@ export const isApplying = signal(false);
 export const isHeld = signal(false);
 /** What the last change of each VM came to. */
 export const outcome = signal<Answer[]>([]);
-export const prediction = signal<Prediction | undefined>(undefined);
-/** The prediction that was shown when the draft was applied, beside which the observation is put. */
-export const appliedPrediction = signal<Prediction | undefined>(undefined);
 export const observation = signal<{ id: string; observed?: Observation; problem?: Problem } | undefined>(undefined);
 
 /** The selected VMs that exist. */
@@ -90,7 +87,7 @@ export function revert(): void {
     draft.value = {};
     isHeld.value = false;
     outcome.value = [];
-    prediction.value = undefined;
+    forget();
     verdict.value = { is: "nothing" };
   });
 }
@@ -162,27 +159,6 @@ async function answer(vm: Vm, desired: Desired): Promise<Answer> {
   }
 }
 
-/** Age after which the demand of the VMs is observed again. Unit: ms. */
-const DEMAND_MS = 10_000;
-
-let demand: Promise<Demand> | undefined;
-let observed = 0;
-
-async function predict(results: { vm: Vm; desired: Desired }[]): Promise<void> {
-  const there = host.peek();
-  if (!simulator.peek() || !there) return;
-  if (demand === undefined || performance.now() - observed > DEMAND_MS) {
-    [demand, observed] = [get<Demand>("/v1/demand?length_ms=1000"), performance.now()];
-  }
-  try {
-    const all = Array.from(rows.values(), ({ vm }) => vm.peek());
-    const changes = new Map(results.map(({ vm, desired }) => [vm.id, desired]));
-    prediction.value = await simulator.peek()?.preview(previewRequest(there, all, await demand, changes));
-  } catch {
-    [demand, prediction.value] = [undefined, undefined];
-  }
-}
-
 const steer = latestOnly(
   async () => {
     if (!isEmpty(draft.peek()) && isLive.peek()) await send({ isDirect: true });
@@ -215,7 +191,7 @@ async function send({ isDirect }: { isDirect: boolean }): Promise<void> {
     } else selected.value = isDirect ? selected.peek() : refused.map(({ id }) => id);
   });
   if (refused.length === 0 && !isDirect) {
-    demand = undefined;
+    forget();
     void observe();
   }
 }

@@ -1,13 +1,29 @@
 // The preview: what the host would do with other promises, from a simulator.
 
 import { signal } from "@preact/signals";
-import type { Demand, Desired, Host, Vm } from "./api";
+import type { Cpus, Demand, Desired, Host, HostPolicy, Vm } from "./api";
 
 /** The host with its VMs, as the module `preview` of the crate `wasm` reads it. */
 export interface PreviewRequest {
   cpus: number;
-  promisable_percent: number;
-  vms: { id: string; desired: Desired; threads: { is_vcpu: boolean; is_observed: boolean; bursts: [number, number][] }[] }[];
+  policy: HostPolicy;
+  simulated: boolean;
+  observed_ns: number;
+  vms: {
+    id: string;
+    desired: Desired;
+    cpus: number[];
+    is_changed: boolean;
+    threads: { is_vcpu: boolean; is_observed: boolean; bursts: [number, number, number][] }[];
+  }[];
+}
+
+/** What is known of the host beside its VMs. */
+export interface Observed {
+  host: Host;
+  policy: HostPolicy;
+  cpus: Cpus;
+  demand: Demand;
 }
 
 export interface Predicted {
@@ -40,15 +56,24 @@ const UNKNOWN = [{ is_vcpu: true, is_observed: false, bursts: [] }];
 const NOTHING: Desired = { paused: false };
 
 /** Returns the host as it would be with other desired states of some VMs, by id. Of the others, what is in force counts. */
-export function previewRequest(host: Host, vms: readonly Vm[], demand: Demand, changes: ReadonlyMap<string, Desired>): PreviewRequest {
+export function previewRequest(
+  { host, policy, cpus, demand }: Observed,
+  vms: readonly Vm[],
+  changes: ReadonlyMap<string, Desired>,
+): PreviewRequest {
   const threads = new Map(demand.vms.map((vm) => [vm.id, vm.threads]));
+  const cpusOf = (id: string) => cpus.cpus.filter(({ promises }) => promises.some(({ vm }) => vm === id)).map(({ cpu }) => cpu);
   const running = vms.filter((vm) => vm.process);
   return {
     cpus: host.cpus,
-    promisable_percent: host.promisable_percent ?? 90,
+    policy,
+    simulated: host.simulated ?? false,
+    observed_ns: demand.length_ns,
     vms: running.map((vm) => ({
       id: vm.id,
       desired: changes.get(vm.id) ?? (vm.state.phase === "refused" ? NOTHING : vm.desired),
+      cpus: cpusOf(vm.id),
+      is_changed: changes.has(vm.id),
       threads: (threads.get(vm.id) ?? UNKNOWN).map(({ is_vcpu, is_observed, bursts }) => ({ is_vcpu, is_observed, bursts })),
     })),
   };

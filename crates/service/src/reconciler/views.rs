@@ -133,6 +133,7 @@ impl Reconciler {
             version: env!("CARGO_PKG_VERSION").to_string(),
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             promisable_percent: core.and_then(|core| terms::promisable_percent(core.setup())),
+            policy: core.and_then(|core| terms::policy(core.setup())),
             mechanisms: core.map(|core| terms::mechanisms(core.setup())).unwrap_or_default(),
             core: core.map(Client::pid),
             reason: core.is_none().then(|| self.link.reason().to_string()),

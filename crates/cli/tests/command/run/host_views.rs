@@ -39,7 +39,7 @@ fn the_views_of_a_host_show_a_promise_where_it_is_kept() {
     if demand["unrecorded"].is_null() {
         let threads = &demand["vms"][0]["threads"];
         // The hog never sleeps.
-        assert!(threads[0]["is_observed"] == true && threads[0]["bursts"][0][1] == 0, "{demand}");
+        assert!(threads[0]["is_observed"] == true && threads[0]["bursts"][0][2] == 0, "{demand}");
     }
     service.json(&["set", &vm, "--mechanism", "deadline"]);
     let cpus = service.get("/v1/cpus");

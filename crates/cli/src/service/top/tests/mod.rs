@@ -85,6 +85,7 @@ fn sample(seconds: u64) -> Sample {
         version: "1.2.3".to_string(),
         cpus: 4,
         promisable_percent: Some(90),
+        policy: None,
         mechanisms: vec!["inherit".to_string()],
         core: Some(77),
         reason: None,

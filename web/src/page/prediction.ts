@@ -1,0 +1,92 @@
+// The prediction for the draft of the editor: from the demand of all VMs, by the simulator.
+
+import { signal } from "@preact/signals";
+import type { Cpus, Demand, Desired, Vm } from "./api";
+import { get } from "./client";
+import { previewRequest, simulator, type Prediction } from "./preview";
+import { host, rows } from "./store";
+
+export const prediction = signal<Prediction | undefined>(undefined);
+/** Reason why there is no prediction. */
+export const unpredicted = signal("");
+/** The prediction that was shown when the draft was applied, beside which the observation is put. */
+export const appliedPrediction = signal<Prediction | undefined>(undefined);
+
+/** Lengths of the observations of the demand: the first prediction comes soon, the next ones are better. Unit: ms. */
+const [FIRST_MS, FULL_MS] = [1_000, 10_000];
+
+interface Known {
+  demand: Demand;
+  cpus: Cpus;
+}
+
+let known: Promise<Known> | undefined;
+/** The changes of the last prediction. */
+let changes: ReadonlyMap<string, Desired> = new Map();
+
+/** Predicts what the host does with other desired states of some VMs. */
+export async function predict(changed: { vm: Vm; desired: Desired }[]): Promise<void> {
+  if (!simulator.peek() || !host.peek()?.policy) return;
+  changes = new Map(changed.map(({ vm, desired }) => [vm.id, desired]));
+  if (known === undefined) {
+    // A simulated host has seen the demand already.
+    known = observe(host.peek()?.simulated ? FULL_MS : FIRST_MS);
+    void keepObserving(known);
+  }
+  await show(known);
+}
+
+/** Drops the prediction. The demand is observed again for the next one. */
+export function forget(): void {
+  [prediction.value, unpredicted.value] = [undefined, ""];
+  [known, changes] = [undefined, new Map()];
+}
+
+async function observe(length: number): Promise<Known> {
+  const [demand, cpus] = await Promise.all([get<Demand>(`/v1/demand?length_ms=${length}`), get<Cpus>("/v1/cpus")]);
+  return { demand, cpus };
+}
+
+/** Observes the demand again and again, as long as it is used. */
+async function keepObserving(first: Promise<Known>): Promise<void> {
+  let pause = host.peek()?.simulated ? FULL_MS : 0;
+  for (let last = first; known === last; pause = FULL_MS) {
+    await last.catch(() => undefined);
+    await sleep(pause);
+    if (known !== last) return;
+    const next = observe(FULL_MS);
+    const isKnown = await next.then(() => true, () => false);
+    if (!isKnown || known !== last) return;
+    known = last = next;
+    await show(next);
+  }
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+async function show(from: Promise<Known>): Promise<void> {
+  const there = host.peek();
+  if (!there?.policy) return;
+  try {
+    const { demand, cpus } = await from.catch((error: unknown) => {
+      if (known === from) known = undefined;
+      throw error;
+    });
+    if (changes.size === 0) return;
+    const all = Array.from(rows.values(), ({ vm }) => vm.peek());
+    const request = previewRequest({ host: there, policy: there.policy, cpus, demand }, all, changes);
+    prediction.value = await simulator.peek()?.preview(request);
+    unpredicted.value = "";
+  } catch (error) {
+    [prediction.value, unpredicted.value] = [undefined, reasonOf(error)];
+  }
+}
+
+/** Returns the reason of a complaint of the simulator, of a problem of the service, or of an error. */
+function reasonOf(error: unknown): string {
+  const first: unknown = Array.isArray(error) ? error[0] : error;
+  const { reason, remedy, message } = first as { reason?: string; remedy?: string; message?: string };
+  return reason ? [reason, remedy].filter(Boolean).join("; ") : (message ?? String(first));
+}

@@ -20,8 +20,11 @@ const COMMITTED: [&str; 3] = ["index.html", "page.css", "page.js"];
 /// Folder of the simulator, which the repository does not contain: its worker, and its compressed module.
 const SIMULATOR: &str = "target/page-simulator";
 const PARTS: [&str; 2] = ["simulator.js", "simulator.wasm.gz"];
-/// Tests of the page. Another one, `load.test.mjs`, measures times, and is no check.
+/// Tests of the page.
 const TESTS: [&str; 2] = ["tests/page/modules.test.mjs", "tests/page/page.test.mjs"];
+
+/// The benchmark of the page.
+const BENCH: &str = "benches/main.mjs";
 
 /// Options of `cargo xtask page`.
 #[derive(Args, Debug)]
@@ -29,6 +32,12 @@ pub(crate) struct Page {
     /// Check that the files in the repository are those of the sources, and use the page in Chromium.
     #[arg(long)]
     check: bool,
+    /// Measure the page in Chromium and the simulator in WebAssembly, on a quiet machine.
+    #[arg(long, conflicts_with = "check")]
+    bench: bool,
+    /// Number of measurements; the medians are printed.
+    #[arg(long, default_value_t = 3, requires = "bench")]
+    runs: u32,
 }
 
 /// Builds the files of the page, with the simulator.
@@ -37,7 +46,20 @@ pub(crate) fn run(page: &Page) -> Result<ExitCode> {
         return run_all(&[Step::new(CHECK, check)]);
     }
     build()?;
+    if page.bench {
+        bench(page.runs)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Measures the page and the simulator. The program and the module are those that users run.
+fn bench(runs: u32) -> Result<()> {
+    programs().map_err(anyhow::Error::msg)?;
+    let module = wasm::build(Loader::Node)?.join("tactus.js");
+    let tactus = TACTUS.build_in("release")?;
+    let mut bench = Command::new("node");
+    bench.arg(BENCH).arg(module).arg(runs.to_string()).env("TACTUS", tactus).current_dir(root().join("web"));
+    done(&mut bench)
 }
 
 /// Builds the files of the page, with the simulator. The next build of the program contains them.

@@ -128,7 +128,10 @@ function check(): void {
   const before = verdict.peek();
   verdict.value = before.is === "answered" ? { ...before, isOutdated: true } : { is: "asking" };
   if (isLive.peek()) steer();
-  else ask();
+  else {
+    predict(results);
+    ask();
+  }
 }
 
 let request = new AbortController();
@@ -144,7 +147,6 @@ const ask = latestOnly(
     // A draft that was reverted meanwhile has no answer.
     if (isEmpty(draft.peek())) return;
     verdict.value = { is: "answered", answers, isOutdated: draft.peek() !== asked };
-    void predict(results);
   },
   { pause: PAUSE_MS, interval: 0 },
 );

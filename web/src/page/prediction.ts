@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { Cpus, Demand, Desired, Vm } from "./api";
 import { get } from "./client";
+import { latestOnly } from "./pacing";
 import { previewRequest, simulator, type Prediction } from "./preview";
 import { host, rows } from "./store";
 
@@ -21,11 +22,11 @@ interface Known {
 }
 
 let known: Promise<Known> | undefined;
-/** The changes of the last prediction. */
+/** The changes of the draft. */
 let changes: ReadonlyMap<string, Desired> = new Map();
 
 /** Predicts what the host does with other desired states of some VMs. */
-export async function predict(changed: { vm: Vm; desired: Desired }[]): Promise<void> {
+export function predict(changed: { vm: Vm; desired: Desired }[]): void {
   if (!simulator.peek() || !host.peek()?.policy) return;
   changes = new Map(changed.map(({ vm, desired }) => [vm.id, desired]));
   if (known === undefined) {
@@ -33,7 +34,7 @@ export async function predict(changed: { vm: Vm; desired: Desired }[]): Promise<
     known = observe(host.peek()?.simulated ? FULL_MS : FIRST_MS);
     void keepObserving(known);
   }
-  await show(known);
+  show();
 }
 
 /** Drops the prediction. The demand is observed again for the next one. */
@@ -58,7 +59,7 @@ async function keepObserving(first: Promise<Known>): Promise<void> {
     const isKnown = await next.then(() => true, () => false);
     if (!isKnown || known !== last) return;
     known = last = next;
-    await show(next);
+    show();
   }
 }
 
@@ -66,23 +67,25 @@ function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-async function show(from: Promise<Known>): Promise<void> {
-  const there = host.peek();
-  if (!there?.policy) return;
-  try {
-    const { demand, cpus } = await from.catch((error: unknown) => {
-      if (known === from) known = undefined;
-      throw error;
-    });
-    if (changes.size === 0) return;
-    const all = Array.from(rows.values(), ({ vm }) => vm.peek());
-    const request = previewRequest({ host: there, policy: there.policy, cpus, demand }, all, changes);
-    prediction.value = await simulator.peek()?.preview(request);
-    unpredicted.value = "";
-  } catch (error) {
-    [prediction.value, unpredicted.value] = [undefined, reasonOf(error)];
-  }
-}
+/** Shows the prediction for the latest changes. One preview runs at a time. */
+const show = latestOnly(
+  async () => {
+    const [from, there] = [known, host.peek()];
+    if (!from || !there?.policy) return;
+    const isCurrent = () => known === from;
+    try {
+      const { demand, cpus } = await from;
+      if (!isCurrent()) return;
+      const all = Array.from(rows.values(), ({ vm }) => vm.peek());
+      const request = previewRequest({ host: there, policy: there.policy, cpus, demand }, all, changes);
+      const predicted = await simulator.peek()?.preview(request);
+      if (isCurrent()) [prediction.value, unpredicted.value] = [predicted, ""];
+    } catch (error) {
+      if (isCurrent()) [prediction.value, unpredicted.value] = [undefined, reasonOf(error)];
+    }
+  },
+  { pause: 0, interval: 0 },
+);
 
 /** Returns the reason of a complaint of the simulator, of a problem of the service, or of an error. */
 function reasonOf(error: unknown): string {

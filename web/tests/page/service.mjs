@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { chromium } from "playwright-core";
 
-const TACTUS = process.env.TACTUS ?? resolve(import.meta.dirname, "../../../target/debug/tactus");
+export const TACTUS = process.env.TACTUS ?? resolve(import.meta.dirname, "../../../target/debug/tactus");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));

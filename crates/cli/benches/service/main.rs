@@ -6,6 +6,8 @@
 
 use api::{Client, Desired, Limit, Mechanism, Promise};
 use sched::Nanos;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -30,10 +32,20 @@ const BURST: u32 = 10_000;
 struct Vm(Child);
 
 impl Vm {
+    /// Starts a VM that sleeps.
     fn start(number: usize) -> Vm {
+        Vm::run(number, "read line")
+    }
+
+    /// Starts a VM that is always runnable.
+    fn spin(number: usize) -> Vm {
+        Vm::run(number, "while :; do :; done")
+    }
+
+    fn run(number: usize, work: &str) -> Vm {
         let mut vm = Command::new("sh");
         let name = format!("guest=vm{number:04}");
-        vm.arg0("qemu-system-x86_64").args(["-c", "read line", "sh", "-name", &name]);
+        vm.arg0("qemu-system-x86_64").args(["-c", work, "sh", "-name", &name]);
         Vm(vm.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("there is room for a process"))
     }
 }
@@ -210,6 +222,37 @@ fn with_100_vms(runs: usize) {
     );
 }
 
+/// Reads the live stream of a page until the connection is closed. Returns the number of its messages with VMs.
+fn read_live(socket: &Path) -> std::io::Result<(UnixStream, std::thread::JoinHandle<usize>)> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.write_all(b"GET /v1/live?interval_ms=100 HTTP/1.1\r\nhost: tactus\r\n\r\n")?;
+    let lines = BufReader::new(stream.try_clone()?).lines().map_while(Result::ok);
+    let count = || lines.filter(|line| line.starts_with("event: vms")).count();
+    Ok((stream, std::thread::spawn(count)))
+}
+
+fn with_a_page(runs: usize) {
+    let vms: Vec<Vm> = (0..100).map(Vm::spin).collect();
+    let service = Service::begin();
+    service.await_vms(vms.len());
+    for number in 0..vms.len() {
+        let set = service.client.set(&format!("vm{number:04}"), None, &promise(Nanos::us(500), Nanos::ms(50)), None);
+        set.unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
+    report(runs, "CPU time of the front end with 100 VMs and a page", "%", 5.0, || {
+        let (stream, count) = read_live(&service.socket()).expect("the service answers");
+        clock::sleep(Nanos::s(1));
+        let (begin, before) = (clock::now(), service.cpu_time());
+        clock::sleep(IDLE);
+        let ran = service.cpu_time() - before;
+        let percent = ran.as_ns() as f64 * 100.0 / clock::now().since(begin).as_ns() as f64;
+        stream.shutdown(std::net::Shutdown::Both).expect("it is connected");
+        let updates = count.join().expect("the reader does not panic");
+        assert!(updates >= 90, "{updates} updates in 11 s, and not ten a second");
+        percent
+    });
+}
+
 fn with_1000_vms(runs: usize) {
     let vms: Vec<Vm> = (0..1_000).map(Vm::start).collect();
     let service = Service::begin();
@@ -242,6 +285,7 @@ fn main() {
     let runs = at.and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(3);
     sys::privileges::raise_file_limit().expect("the limit of open files can be raised");
     with_100_vms(runs);
+    with_a_page(runs);
     with_1000_vms(runs);
     beside_hogs(runs);
 }

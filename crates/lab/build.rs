@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // The path at run time: a target directory may have been used by another clone.
+    let root = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
     for path in fingerprint::DECIDING {
         println!("cargo::rerun-if-changed={}", root.join(path).display());
     }

@@ -478,7 +478,7 @@ impl Refused {
         let percent = |ppm: u64| (ppm / 10_000, ppm % 10_000 / 100);
         let (whole, part) = percent(asked.slice.scale(1_000_000, asked.period.as_ns()).as_ns());
         let (free, free_part) = percent(free_ppm);
-        let place = on.map_or_else(|| "to one entity".to_string(), |cpu| format!("(on CPU {cpu})"));
+        let place = on.map_or_else(|| "on one CPU".to_string(), |cpu| format!("(on CPU {cpu})"));
         let reason = format!(
             "{} every {} is {whole}.{part:02} % of a CPU, but only {free}.{free_part:02} % can still be promised {place}",
             asked.slice, asked.period
@@ -530,7 +530,7 @@ mod tests {
         assert_eq!(refused.nearest_slice(), Some(Nanos::ms(30)));
         assert_eq!(
             refused.to_string(),
-            "40ms every 100ms is 40.00 % of a CPU, but only 30.00 % can still be promised to one entity; \
+            "40ms every 100ms is 40.00 % of a CPU, but only 30.00 % can still be promised on one CPU; \
              use at most 30ms every 100ms"
         );
     }

@@ -168,6 +168,8 @@ pub struct Predicted {
     pub wakeup_p99_ns: u64,
     /// 99th percentile of the waits for a CPU; the largest of the vCPUs. Unit: ns.
     pub wait_p99_ns: u64,
+    /// The longest wait for a CPU. Unit: ns.
+    pub wait_max_ns: u64,
 }
 
 /// Runs the host of a request.
@@ -353,6 +355,7 @@ fn predicted(vm: &PreviewVm, name: &str, report: &Report) -> Predicted {
         wakeups: 0,
         wakeup_p99_ns: 0,
         wait_p99_ns: 0,
+        wait_max_ns: 0,
     };
     for vcpu in vcpus {
         let got = &vcpu.got;
@@ -362,6 +365,7 @@ fn predicted(vm: &PreviewVm, name: &str, report: &Report) -> Predicted {
         predicted.wakeups += got.wakeups;
         predicted.wakeup_p99_ns = predicted.wakeup_p99_ns.max(got.wakeup_p99_ns);
         predicted.wait_p99_ns = predicted.wait_p99_ns.max(got.wait_p99_ns);
+        predicted.wait_max_ns = predicted.wait_max_ns.max(got.wait_max_ns);
     }
     predicted
 }

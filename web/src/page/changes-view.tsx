@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import type { Event, Problem } from "./api";
 import { description, eventMatches, undo, type Undo } from "./change-log";
 import { problemOf, put } from "./client";
+import { desiredText } from "./rows";
 import { caller, events, mayChange, mayChangeAny, query, rows } from "./store";
 
 /** Number of events at first, and how many each further step adds. */
@@ -104,6 +105,7 @@ function Line({ event, name, way }: { event: Event; name: string; way: Undo | un
 function UndoButton({ event, way, name }: { event: Event; way: Undo; name: string }) {
   const vm = rows.get(way.id)?.vm.value;
   if (!vm || !mayChange(caller.value, vm)) return null;
+  const word = desiredText(way.desired);
   const run = async () => {
     running.value = event.number;
     failure.value = undefined;
@@ -115,17 +117,16 @@ function UndoButton({ event, way, name }: { event: Event; way: Undo; name: strin
     }
     running.value = undefined;
   };
-  const word = way.isLast ? "Undo" : "Restore";
-  const meaning = way.isLast ? "Set what was desired before" : "Set what was desired before; later changes are lost";
+  const meaning = way.isLast ? "Undo this change" : "Undo this change and the later ones of the VM";
   return (
     <button
       type="button"
       title={meaning}
-      aria-label={`${word} the change of ${name}`}
+      aria-label={`Back to ${word}: undo the change of ${name}`}
       disabled={running.value !== undefined}
       onClick={() => void run()}
     >
-      {word}
+      Back to {word}
     </button>
   );
 }

@@ -24,34 +24,40 @@ export function Comparison() {
       </header>
       {!simulator.value && <p class="note">Preview is not available in this build.</p>}
       {isDirty.value && unpredicted.value && <p class="note">There is no prediction: {unpredicted.value}.</p>}
-      {shown && (
-        <p class="note">
-          Predicted for {shortDuration(shown.horizon_ns)}{shown.is_cut && " only: there are too many events"}.
-        </p>
-      )}
+      {shown?.is_cut && <p class="note">The prediction is short: there are too many events.</p>}
       {predicted?.is_assumed && <p class="note">The demand of a thread is not known: it counts as always runnable.</p>}
-      {(predicted || observed) && <Values predicted={predicted} observed={observed} />}
+      {(predicted || observed) && <Values predicted={predicted} horizon={shown?.horizon_ns} observed={observed} />}
       {observed && <Instead observed={observed} />}
       {there?.problem && <p class="problem">{there.problem.detail}</p>}
     </section>
   );
 }
 
-function Values({ predicted, observed }: { predicted: Predicted | undefined; observed: Observation | undefined }) {
+interface Compared {
+  predicted: Predicted | undefined;
+  /** Time of the prediction. Unit: ns. */
+  horizon: number | undefined;
+  observed: Observation | undefined;
+}
+
+function Values({ predicted, horizon, observed }: Compared) {
   const seen = observed && summary(observed);
   const lines: [string, string | undefined, string | undefined][] = [
     ["CPU time", predicted && percent(predicted.delivered_ppm / 1e6), seen && percent(seen.ran)],
     ["Missed periods", predicted && ratio(predicted.missed, predicted.judged), seen && ratio(seen.missed, seen.judged)],
     ["Wait for a CPU, p99", predicted && shortDuration(predicted.wait_p99_ns), seen?.p99],
-    ["Wait for a CPU, longest", undefined, seen?.longest],
+    ["Wait for a CPU, longest", predicted && shortDuration(predicted.wait_max_ns), seen?.longest],
   ];
   return (
     <table class="pairs">
       <thead>
         <tr>
           <td />
-          <th scope="col">predicted</th>
-          <th scope="col">observed</th>
+          <th scope="col">{predicted && horizon ? `predicted for ${shortDuration(horizon)}` : "predicted"}</th>
+          <th scope="col">
+            {observed ? `observed for ${shortDuration(observed.length_ns)}` : "observed"}
+            {observed && isDirty.value && ", before the draft"}
+          </th>
         </tr>
       </thead>
       <tbody>
@@ -68,7 +74,7 @@ function Values({ predicted, observed }: { predicted: Predicted | undefined; obs
 }
 
 function ratio(part: number, whole: number): string {
-  return `${part} of ${whole}`;
+  return whole > 0 ? `${part} of ${whole}` : "none are judged";
 }
 
 function summary({ threads, promise, length_ns }: Observation) {
@@ -101,7 +107,7 @@ function Instead({ observed }: { observed: Observation }) {
     <table class="pairs">
       <thead>
         <tr>
-          <th scope="col">ran instead</th>
+          <th scope="col">ran instead, the longest five</th>
           <th scope="col">time</th>
         </tr>
       </thead>

@@ -36,15 +36,15 @@ export function isEmpty(draft: Draft): boolean {
   return Object.keys(draft).length === 0;
 }
 
-/** Returns what is desired for a VM after the draft, or the mistakes in it. */
-export function applied(draft: Draft, base: Desired): Desired | Mistake[] {
+/** Returns what is desired for a VM after the draft, or the mistakes in it. `promisable` is in percent of each CPU. */
+export function applied(draft: Draft, base: Desired, promisable = 100): Desired | Mistake[] {
   const mistakes: Mistake[] = [];
   const value = <T>(field: Field, read: Read<T>): T | undefined => {
     if ("value" in read) return read.value;
     mistakes.push({ field, ...read });
     return undefined;
   };
-  const promise = promised(draft, base.promise, value);
+  const promise = promised(draft, base.promise, promisable, value);
   const weight = draft.weight === undefined ? base.weight : value("weight", readCount(draft.weight, "weight", 1, WEIGHT_MOST));
   const cap = draft.cap === undefined ? base.cap_percent : value("cap", readCount(draft.cap, "cap", 1, CAP_MOST));
   if (mistakes.length > 0) return mistakes;
@@ -59,6 +59,7 @@ export function applied(draft: Draft, base: Desired): Desired | Mistake[] {
 function promised(
   draft: Draft,
   base: Promised | undefined,
+  promisable: number,
   value: <T>(field: Field, read: Read<T>) => T | undefined,
 ): Promised | undefined {
   const isTouched = draft.slice !== undefined || draft.period !== undefined;
@@ -70,7 +71,7 @@ function promised(
   const cpus = draft.cpus === undefined ? base?.cpus ?? 1 : value("cpus", readCount(draft.cpus, "number of CPUs", 1, CPUS_MOST)) ?? 1;
   if (slice_ns === undefined || period_ns === undefined) return undefined;
   if (slice_ns > period_ns * cpus) {
-    const most = exactDuration(period_ns * cpus);
+    const most = exactDuration(Math.floor((period_ns * cpus * promisable) / 100));
     const time = cpus > 1 ? `the time of ${cpus} CPUs in the period` : "the period";
     value("slice", { error: `the slice exceeds ${time}`, help: `use a slice of at most ${most}` });
   }

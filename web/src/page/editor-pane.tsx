@@ -22,10 +22,10 @@ export function EditorPane() {
         </button>
       </header>
       {all.length === 0 && <p class="nothing">The selected VM does not run, and nothing is desired for it.</p>}
-      {all.length === 1 && <Details />}
       {all.length > 1 && <Members all={all} />}
       {isEditable.value ? <Form /> : all.length > 0 && caller.value && <ReadOnly />}
       {all.length === 1 && <Comparison />}
+      {all.length === 1 && <Details />}
     </aside>
   );
 }

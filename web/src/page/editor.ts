@@ -5,8 +5,8 @@ import type { Desired, Observation, Problem, Vm } from "./api";
 import { dryRun, get, problemOf, put } from "./client";
 import { applied, isEmpty, simplified, type Draft, type Mistake } from "./draft";
 import { latestOnly } from "./pacing";
-import { appliedPrediction, forget, predict, prediction } from "./prediction";
-import { arrangement, caller, mayChange, rows, selected } from "./store";
+import { appliedPrediction, forget, predict, prediction, unpredict } from "./prediction";
+import { arrangement, caller, host, mayChange, rows, selected } from "./store";
 
 /** Time without input before the service is asked; the answer is wanted within 50 ms. Unit: ms. */
 const PAUSE_MS = 40;
@@ -22,6 +22,8 @@ export interface Answer {
   problem?: Problem;
   /** What keeps the promise. */
   mechanism?: string;
+  /** What was desired before a change. */
+  before?: Desired;
 }
 
 export type Verdict =
@@ -103,7 +105,7 @@ export function rebase(): void {
 function wanted(): { vm: Vm; desired: Desired }[] | Mistake[] {
   const results: { vm: Vm; desired: Desired }[] = [];
   for (const vm of vms.peek()) {
-    const desired = applied(draft.peek(), vm.desired);
+    const desired = applied(draft.peek(), vm.desired, host.peek()?.promisable_percent);
     if (Array.isArray(desired)) return desired;
     results.push({ vm, desired });
   }
@@ -123,6 +125,7 @@ function check(): void {
   const results = wanted();
   if (isWrong(results)) {
     verdict.value = { is: "wrong", mistakes: results };
+    unpredict();
     return;
   }
   const before = verdict.peek();
@@ -206,10 +209,25 @@ async function change(vm: Vm, desired: Desired, generation: number | undefined):
     // The reply is newer than the stream, and the next change needs its generation.
     const row = rows.get(vm.id);
     if (row) row.vm.value = changed;
-    return { ...named, ...(changed.state.mechanism ? { mechanism: changed.state.mechanism } : {}) };
+    return { ...named, before: vm.desired, ...(changed.state.mechanism ? { mechanism: changed.state.mechanism } : {}) };
   } catch (error) {
     return { ...named, problem: problemOf(error) };
   }
+}
+
+/** Sets what was desired before the draft was applied. */
+export async function undoApplied(): Promise<void> {
+  const answers: Answer[] = [];
+  isApplying.value = true;
+  for (const { id, before } of outcome.peek()) {
+    const vm = rows.get(id)?.vm.peek();
+    if (vm && before) answers.push(await change(vm, before, bases.get(id)));
+  }
+  batch(() => {
+    isApplying.value = false;
+    outcome.value = answers;
+    verdict.value = { is: "answered", answers, isOutdated: false };
+  });
 }
 
 /** Takes an alternative of a refusal, and applies the draft. */

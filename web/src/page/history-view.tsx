@@ -3,7 +3,7 @@ import { Chart } from "./chart";
 import { hue } from "./hue";
 import { bounds, columns, gridFor, type Columns, type Measure } from "./past";
 import { usePolled } from "./polled";
-import { order, range, selected } from "./store";
+import { order, range, rows, selected } from "./store";
 import { Trouble } from "./trouble";
 
 /** Number of VMs in a chart: more lines are not told apart. */
@@ -22,6 +22,12 @@ const CHARTS: [measure: Measure, title: string, unit: string][] = [
   ["short", "CPU time lacking at the end of a missed period, mean", "ms"],
 ];
 
+/** Returns the VMs of the list, those with promises first: only promises have measurements. */
+function promisedFirst(): string[] {
+  const isPromised = (id: string) => rows.get(id)?.vm.peek().desired.promise !== undefined;
+  return [...order.value].sort((a, b) => Number(isPromised(b)) - Number(isPromised(a)));
+}
+
 /** The measurements of the selected VMs, or of the first ones in the list, over time. */
 export function HistoryView() {
   const shown = range.value;
@@ -31,7 +37,7 @@ export function HistoryView() {
   // The finest grid has a value a second.
   const interval = isFixed || shown.last_ms > 300_000 ? 5000 : 1000;
   const polled = usePolled<History>(path, interval, JSON.stringify(shown)).value;
-  const ids = new Set(selected.value.length > 0 ? selected.value : order.value.slice(0, VMS_MOST));
+  const ids = new Set(selected.value.length > 0 ? selected.value : promisedFirst().slice(0, VMS_MOST));
   const { value } = polled;
   const at = value ? gridFor(value.grids, from_ms) : 0;
   const shownColumns = value && columns(value, at, (id) => ids.has(id));
@@ -40,7 +46,7 @@ export function HistoryView() {
     <section class="past" aria-label="History">
       <Ranges />
       <Trouble polled={polled} what="history" />
-      {isCut && <p class="note">The first {VMS_MOST} VMs of the list. Select VMs in the list to see others.</p>}
+      {isCut && <p class="note">The first {VMS_MOST} VMs of the list, those with promises first. Select VMs in the list to see others.</p>}
       {shownColumns && <Charts of={shownColumns} />}
       {shownColumns?.vms.length === 0 && <p class="nothing">These VMs have no history.</p>}
     </section>

@@ -43,6 +43,11 @@ export function forget(): void {
   [known, changes] = [undefined, new Map()];
 }
 
+/** Drops the prediction for a draft that has none. */
+export function unpredict(): void {
+  [prediction.value, unpredicted.value, changes] = [undefined, "", new Map()];
+}
+
 async function observe(length: number): Promise<Known> {
   const [demand, cpus] = await Promise.all([get<Demand>(`/v1/demand?length_ms=${length}`), get<Cpus>("/v1/cpus")]);
   return { demand, cpus };
@@ -72,7 +77,7 @@ const show = latestOnly(
   async () => {
     const [from, there] = [known, host.peek()];
     if (!from || !there?.policy) return;
-    const isCurrent = () => known === from;
+    const isCurrent = () => known === from && changes.size > 0;
     try {
       const { demand, cpus } = await from;
       if (!isCurrent()) return;

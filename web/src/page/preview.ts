@@ -34,6 +34,7 @@ export interface Predicted {
   missed: number;
   delivered_ppm: number;
   wait_p99_ns: number;
+  wait_max_ns: number;
 }
 
 export interface Prediction {

@@ -25,20 +25,25 @@ export interface Recording {
 
 export const NOTHING: Recording = { spans: [], cpus: new Map(), threads: new Map(), lost: 0 };
 
-/** Returns the recording with another timeline at its end, and at most `kept` ns before. */
+/**
+ * Returns the recording with another timeline at its end, and at most `kept` ns before. A simulated host replies with its latest
+ * time at once, so a timeline may begin before the end of the recording: this part is known already.
+ */
 export function extended(before: Recording, { from_ns, length_ns, cpus, threads, lost }: Timeline, kept: number): Recording {
   const end = from_ns + length_ns;
   const start = end - kept;
+  const begin = Math.max(from_ns, before.spans.at(-1)?.to ?? from_ns);
   const all = new Map([...before.cpus].map(([cpu, runs]) => [cpu, runs.filter(({ to }) => to > start)]));
   for (const { cpu, stretches } of cpus) {
     const added = stretches.flatMap(([from, to, at]) => {
       const tid = threads[at]?.tid;
-      return tid === undefined ? [] : [{ from: from_ns + from, to: from_ns + to, tid }];
+      const run = { from: Math.max(from_ns + from, begin), to: from_ns + to };
+      return tid === undefined || run.to <= run.from ? [] : [{ ...run, tid }];
     });
     all.set(cpu, [...(all.get(cpu) ?? []), ...added]);
   }
   return {
-    spans: [...before.spans.filter(({ to }) => to > start), { from: from_ns, to: end }],
+    spans: [...before.spans.filter(({ to }) => to > start), ...(begin < end ? [{ from: begin, to: end }] : [])],
     cpus: new Map([...all].sort(([a], [b]) => a - b)),
     threads: new Map([...before.threads, ...threads.map((thread) => [thread.tid, thread] as const)]),
     lost: before.lost + lost,

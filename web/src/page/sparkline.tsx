@@ -37,10 +37,10 @@ export function Sparkline({ row, of }: { row: Row; of: "missed" | "waited" }) {
 
 function pathOf({ samples, sampled }: Row, of: "missed" | "waited"): string {
   sampled.value;
-  // A VM without a promise misses nothing.
-  if (of === "missed" && samples.all.every(({ judged }) => judged === 0)) return "";
   const values = samples.all.map((sample) =>
     of === "waited" ? sample.waited : sample.judged > 0 ? sample.missed / sample.judged : 0,
   );
+  // A VM without a miss has no line in the color of misses.
+  if (of === "missed" && values.every((value) => value === 0)) return "";
   return sparkPath(values, MOST[of], WIDTH, HEIGHT);
 }

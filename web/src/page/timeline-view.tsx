@@ -50,10 +50,10 @@ function record(): () => void {
   const abort = new AbortController();
   void (async () => {
     while (!abort.signal.aborted) {
-      let isFailed = false;
-      if (isRecording.peek() && !document.hidden) isFailed = !(await readOnce(abort.signal));
-      else await pause(200);
-      if (isFailed) await pause(PAUSE_MS);
+      const end = performance.now() + LENGTH_MS;
+      const isRead = !isRecording.peek() || document.hidden || (await readOnce(abort.signal));
+      // A simulated host replies before the time has passed.
+      await pause(isRead ? Math.max(0, end - performance.now()) : PAUSE_MS);
     }
   })();
   return () => abort.abort();

@@ -1,5 +1,5 @@
 import type { Problem } from "./api";
-import { isApplying, outcome, take, verdict, vms, type Answer } from "./editor";
+import { draft, isApplying, outcome, take, undoApplied, verdict, vms, type Answer } from "./editor";
 import { exactDuration } from "./quantity";
 
 /** The answer of admission control to the draft, or to the last change. */
@@ -16,7 +16,16 @@ function Outcome() {
   const made = outcome.value.filter(({ problem }) => !problem);
   if (made.length === 0) return null;
   const names = made.map(({ name, mechanism }) => (mechanism ? `${name}, by ${mechanism}` : name));
-  return <p class="good">Applied to {names.join("; ")}.</p>;
+  return (
+    <p class="good">
+      Applied to {names.join("; ")}.{" "}
+      {made.every(({ before }) => before) && (
+        <button type="button" disabled={isApplying.value} onClick={() => void undoApplied()}>
+          Undo
+        </button>
+      )}
+    </p>
+  );
 }
 
 function Answers() {
@@ -38,8 +47,16 @@ function Answers() {
 function Fits({ answers }: { answers: Answer[] }) {
   const mechanisms = [...new Set(answers.flatMap(({ mechanism }) => mechanism ?? []))];
   const by = mechanisms.length > 0 ? `, by ${mechanisms.join(" and ")}` : "";
-  if (answers.length === 1) return <p class="good">The draft would be in force{by}. Enter applies it.</p>;
-  return <p class="good">Each of the {answers.length} changes fits on its own{by}. Enter applies them one by one.</p>;
+  if (answers.length > 1) {
+    return (
+      <p class="note">
+        Each of the {answers.length} changes fits on its own{by}; together they may not. Enter applies them one by one.
+      </p>
+    );
+  }
+  const ends = draft.value.promise === false && vms.value[0]?.desired.promise;
+  if (ends) return <p class="note">The promise would end. Enter applies it.</p>;
+  return <p class="good">The draft would be in force{by}. Enter applies it.</p>;
 }
 
 function Refused({ answer, isDone }: { answer: Answer; isDone: boolean }) {

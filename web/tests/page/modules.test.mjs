@@ -95,6 +95,7 @@ test("a draft that cannot be has the field, the reason and the remedy of each mi
   assert.deepEqual(mistakes({ slice: "3ms", period: "2ms" }), [["slice", "the slice exceeds the period"]]);
   assert.deepEqual(mistakes({ weight: "0" }), [["weight", "the weight is out of range"]]);
   assert.ok(!Array.isArray(applied({ slice: "3ms", period: "2ms", cpus: "2" }, { paused: false })));
+  assert.match(applied({ slice: "3ms", period: "2ms" }, { paused: false }, 90)[0].help, /at most 1.8ms/);
 });
 
 test("VMs are sorted by numbers in names, and a VM without a value comes last in both directions", async () => {
@@ -177,6 +178,9 @@ test("a recording finds the thread at a time, and zooms around it", async () => 
   assert.equal(runAt(two, 0, 1210).tid, 7);
   assert.deepEqual(totals(two, { from: 1000, to: 1060 }).map(({ tid, ran }) => [tid, ran]), [[7, 40], [8, 10]]);
   assert.equal(extended(two, timeline(1400), 250).spans.length, 2);
+  const overlapping = extended(extended(NOTHING, timeline(1000), 1e9), timeline(1060), 1e9);
+  assert.deepEqual(totals(overlapping, { from: 1000, to: 1160 }).map(({ tid, ran, runs }) => [tid, ran, runs]), [[8, 100, 2], [7, 40, 1]]);
+  assert.deepEqual(extended(overlapping, timeline(1000), 1e9).spans, overlapping.spans);
   const whole = { from: 0, to: 1e9 };
   assert.deepEqual(zoomed(whole, 0.5, 0, whole), { from: 0, to: 5e8 });
   assert.deepEqual(zoomed({ from: 0, to: 5e8 }, 4, 1e8, whole), whole);

@@ -46,7 +46,7 @@ fn a_refusal_names_the_place_and_what_would_fit() {
     let problems = Run::new(scenario, choice).play(Observers::none()).expect_err("it does not fit");
     assert_eq!(
         problems.to_string(),
-        "test.toml:13:9: `b`: 2ms every 10ms is 20.00 % of a CPU, but only 10.00 % can still be promised to one entity; \
+        "test.toml:13:9: `b`: 2ms every 10ms is 20.00 % of a CPU, but only 10.00 % can still be promised on one CPU; \
          use at most 1ms every 10ms"
     );
 }

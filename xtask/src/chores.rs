@@ -3,11 +3,11 @@
 use crate::component;
 use crate::oracle::SIMSO;
 use crate::python;
-use crate::root::cargo;
+use crate::root::{ALL_PACKAGES, cargo};
 use crate::stream::pass_on;
 use anyhow::Result;
 use clap::Args;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// Options of `cargo xtask bench`.
 #[derive(Args, Debug)]
@@ -37,7 +37,7 @@ pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     if bench.python {
         return python::bench(&runs);
     }
-    let mut command = cargo(&["bench", "--package", "cli", "--bench", "speed", "--"]);
+    let mut command = benchmark("speed");
     match SIMSO.python() {
         Ok(python) => drop(command.env("TACTUS_SIMSO_PYTHON", python)),
         Err(reason) => println!("SimSo is not measured: {reason}"),
@@ -49,18 +49,26 @@ pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     if !bench.rest.is_empty() {
         return Ok(speed);
     }
-    let mut promises = cargo(&["bench", "--package", "cli", "--bench", "promises", "--"]);
+    let mut promises = benchmark("promises");
     let promises = pass_on(promises.args(["--runs", &runs]))?;
-    let mut service = cargo(&["bench", "--package", "cli", "--bench", "service", "--"]);
+    let mut service = benchmark("service");
     let service = pass_on(service.args(["--runs", &runs]))?;
     let package = python::bench(&runs)?;
     let failed = [speed, promises, service, package].into_iter().find(|code| *code != ExitCode::SUCCESS);
     Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }
 
+/// Returns the command of a benchmark, without its arguments.
+fn benchmark(name: &str) -> Command {
+    let mut command = cargo(&["bench", "--bench", name]);
+    command.args(ALL_PACKAGES).arg("--");
+    command
+}
+
 /// Runs the tests of all crates except xtask. With `--update`, the tests rewrite their expected outputs.
 pub(crate) fn golden(golden: &Golden) -> Result<ExitCode> {
-    let mut command = cargo(&["test", "--workspace", "--exclude", "xtask", "--no-fail-fast"]);
+    let mut command = cargo(&["test", "--no-fail-fast"]);
+    command.args(ALL_PACKAGES);
     if golden.update {
         command.env("UPDATE_EXPECT", "1");
     }

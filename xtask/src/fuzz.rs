@@ -78,7 +78,7 @@ impl Fuzz {
 
 /// Runs a campaign in a release build.
 pub(crate) fn run(fuzz: &Fuzz) -> Result<ExitCode> {
-    pass_on(fuzz.program().release().args(fuzz.arguments()))
+    pass_on(Command::new(fuzz.program().build_in("release")?).args(fuzz.arguments()))
 }
 
 /// Fuzzes all policies, worlds and the daemon for one minute of CPU time in total. The first seed follows from the last

@@ -1,7 +1,7 @@
 //! The experiments of `papers/`: a run of all experiments, and a check of a few points.
 
 use crate::program::TACTUS;
-use crate::root::{cargo, root};
+use crate::root::root;
 use crate::step::{Failure, Outcome, succeeds};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -56,9 +56,8 @@ pub(crate) fn lab(lab: &Lab) -> Result<ExitCode> {
 
 /// Calls `tactus lab` with these words and returns its exit code.
 fn tactus(profile: &str, words: &[&str]) -> Result<u8> {
-    let mut command = cargo(&["run", "--profile", profile, "--quiet", "--package", "cli", "--", "lab"]);
-    command.args(words);
-    let status = command.status().context("cannot run cargo")?;
+    let mut command = Command::new(TACTUS.build_in(profile)?);
+    let status = command.arg("lab").args(words).status().context("cannot run the program")?;
     // A process that was killed by a signal has no exit code. The code 130 prevents drawing.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(130))
 }

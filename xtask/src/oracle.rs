@@ -2,7 +2,7 @@
 
 use crate::downloads;
 use crate::environment::Environment;
-use crate::root::cargo;
+use crate::root::{ALL_PACKAGES, cargo};
 use crate::step::{Outcome, counted};
 use anyhow::Result;
 use std::path::PathBuf;
@@ -68,8 +68,8 @@ impl Oracle {
             Ok(python) => python,
             Err(reason) => return Ok(Outcome::Skipped(reason)),
         };
-        let mut command = cargo(&["test", "--package", "conformance", "--test", self.test]);
-        counted(command.env(self.variable, python))
+        let mut command = cargo(&["test", "--test", self.test]);
+        counted(command.args(ALL_PACKAGES).env(self.variable, python))
     }
 
     /// Returns the path of Python in the environment of the program.

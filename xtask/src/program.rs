@@ -1,51 +1,41 @@
 //! Programs of the workspace that an xtask command runs.
 
-use crate::root::{cargo, typed};
+use crate::root::{ALL_PACKAGES, cargo, typed};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::Command;
 
-/// A target of a package. In a guest, the path of the program is `/bin/` followed by the name of the target.
+/// A target of the workspace. In a guest, the path of the program is `/bin/` followed by the name of the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Program {
-    package: &'static str,
     /// `--bin` or `--example`.
     kind: &'static str,
     pub(crate) name: &'static str,
 }
 
 /// First program of every guest, with the path `/init`.
-pub(crate) const INIT: Program = Program { package: "sys", kind: "--example", name: "init" };
+pub(crate) const INIT: Program = Program { kind: "--example", name: "init" };
 /// The command `tactus`.
-pub(crate) const TACTUS: Program = Program { package: "cli", kind: "--bin", name: "tactus" };
+pub(crate) const TACTUS: Program = Program { kind: "--bin", name: "tactus" };
 /// The fuzzer of policies and worlds, which searches for inputs that break a law.
-pub(crate) const FUZZ: Program = Program { package: "fuzz", kind: "--example", name: "fuzz" };
+pub(crate) const FUZZ: Program = Program { kind: "--example", name: "fuzz" };
 /// The fuzzer of the daemon. On simulated hosts, it searches for faults in the daemon or the guardian that break a
 /// promise.
-pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--example", name: "fuzz-daemon" };
+pub(crate) const FUZZ_DAEMON: Program = Program { kind: "--example", name: "fuzz-daemon" };
 /// The storm test. It kills or stops the daemon, an agent or the guardian of a live run, and checks that every thread
 /// regains its original attributes.
-pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
+pub(crate) const STORM: Program = Program { kind: "--example", name: "storm" };
 /// The checks of weights and caps in control groups of version 2.
-pub(crate) const SHARES: Program = Program { package: "storms", kind: "--example", name: "shares" };
+pub(crate) const SHARES: Program = Program { kind: "--example", name: "shares" };
 /// An operator of a whole Debian with the package of Tactus: executes the operator's page, and checks the service.
-pub(crate) const OPERATOR: Program = Program { package: "storms", kind: "--example", name: "operator" };
+pub(crate) const OPERATOR: Program = Program { kind: "--example", name: "operator" };
 /// A virtual machine for tests, which uses /dev/kvm.
-pub(crate) const MICRO_VM: Program = Program { package: "sys", kind: "--example", name: "micro-vm" };
+pub(crate) const MICRO_VM: Program = Program { kind: "--example", name: "micro-vm" };
 
 /// Fork-join work of a guest, for live experiments.
-pub(crate) const FORK_JOIN: Program = Program { package: "sys", kind: "--example", name: "fork-join" };
+pub(crate) const FORK_JOIN: Program = Program { kind: "--example", name: "fork-join" };
 
 impl Program {
-    /// Returns a cargo command that builds the program in release mode and runs it. The caller appends the program's
-    /// arguments.
-    pub(crate) fn release(self) -> Command {
-        let mut command = cargo(&["run", "--release", "--quiet", "--package", self.package]);
-        command.args([self.kind, self.name, "--"]);
-        command
-    }
-
     /// Builds the program in the profile of `cargo test`, and returns the path of its file.
     pub(crate) fn build(self) -> Result<PathBuf> {
         self.build_in("test")
@@ -53,8 +43,8 @@ impl Program {
 
     /// Builds the program in `profile`, a profile of cargo, and returns the path of its file.
     pub(crate) fn build_in(self, profile: &str) -> Result<PathBuf> {
-        let mut command = cargo(&["build", "--profile", profile, "--package", self.package, self.kind, self.name]);
-        command.args(["--message-format", "json-render-diagnostics"]);
+        let mut command = cargo(&["build", "--profile", profile, self.kind, self.name]);
+        command.args(ALL_PACKAGES).args(["--message-format", "json-render-diagnostics"]);
         let output = command.output().context("cannot run cargo")?;
         if !output.status.success() {
             bail!("{} failed:\n{}", typed(&command), String::from_utf8_lossy(&output.stderr));

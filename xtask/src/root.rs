@@ -12,6 +12,10 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().expect("xtask is a folder of the workspace").to_path_buf()
 }
 
+/// Arguments of cargo that select all packages but this one. The features of a shared library follow from the selected
+/// packages, so builds with other selections compile most libraries again.
+pub(crate) const ALL_PACKAGES: [&str; 3] = ["--workspace", "--exclude", "xtask"];
+
 /// Returns a cargo command that runs in the root folder, with plain output.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -1,6 +1,7 @@
 //! The simulator in WebAssembly: builds the module with its JavaScript, and compares its runs with the native program.
 
 use crate::component;
+use crate::downloads;
 use crate::program::TACTUS;
 use crate::root::{cargo, done, root, typed};
 use crate::step::{Failure, Outcome, Tally};
@@ -46,7 +47,7 @@ impl Loader {
 /// The target or wasm-bindgen is missing, or the module cannot be built.
 pub(crate) fn build(loader: Loader) -> Result<PathBuf> {
     component::target(TARGET).map_err(anyhow::Error::msg)?;
-    let bindgen = component::wasm_bindgen(&version_of_bindgen()?).map_err(anyhow::Error::msg)?;
+    let bindgen = bindgen()?;
     done(&mut cargo(&["build", "--package", PACKAGE, "--target", TARGET, "--profile", PROFILE]))?;
     let module = root().join("target").join(TARGET).join(PROFILE).join(format!("{PACKAGE}.wasm"));
     let output = root().join("target/wasm").join(loader.word());
@@ -54,6 +55,11 @@ pub(crate) fn build(loader: Loader) -> Result<PathBuf> {
     bind.args(["--target", loader.word(), "--out-name", NAME, "--out-dir"]).arg(&output).arg(module);
     done(&mut bind)?;
     Ok(output)
+}
+
+/// Installs wasm-bindgen, if it is missing. Returns its path.
+pub(crate) fn bindgen() -> Result<PathBuf> {
+    component::wasm_bindgen(&version_of_bindgen()?).map_err(anyhow::Error::msg)
 }
 
 /// Returns the version of the crate wasm-bindgen, which the program must have, too.
@@ -79,6 +85,7 @@ const GOLDEN: [(&str, u64); 3] = [("parallel", 60), ("three-vms", 300), ("weight
 
 /// Checks that the module gives the bytes of `tactus sim --json` for each scenario of the repository, and each golden trace.
 pub(crate) fn check() -> Result<Outcome> {
+    downloads::wait();
     if let Err(reason) = programs() {
         return Ok(Outcome::Skipped(reason));
     }

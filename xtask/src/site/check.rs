@@ -43,7 +43,8 @@ fn programs() -> Result<PathBuf, String> {
     component::mdbook()
 }
 
-/// Installs mdBook and Chromium, while the first steps compile.
+/// Installs wasm-bindgen, mdBook and Chromium, while the first steps compile.
 pub(crate) fn download() {
+    let _ = wasm::bindgen();
     let _ = component::mdbook().and_then(|_| component::chromium());
 }

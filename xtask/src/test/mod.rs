@@ -6,7 +6,7 @@ mod repeat;
 mod trial;
 
 use crate::oracle::{LISA, PERFETTO, SIMSO, TRAPPY};
-use crate::root::cargo;
+use crate::root::{ALL_PACKAGES, cargo};
 use crate::seed::{self, FAULT_SEED};
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
 use crate::{citation, component, downloads, fuzz, guest, lab, page, portable, python, site, wasm};
@@ -83,8 +83,8 @@ pub(crate) fn tidiness(names: &[&str]) -> Result<Outcome> {
 }
 
 fn tests() -> Result<Outcome> {
-    let mut command = cargo(&["test", "--workspace", "--exclude", "xtask", "--no-fail-fast"]);
-    let all = counted(command.env(FAULT_SEED, seed::of_sources().to_string()))?;
+    let mut command = cargo(&["test", "--no-fail-fast"]);
+    let all = counted(command.args(ALL_PACKAGES).env(FAULT_SEED, seed::of_sources().to_string()))?;
     repeat::failed_live_tests(all)
 }
 

@@ -5,7 +5,7 @@
 //! The totals name such a test, and its first output is printed. All other tests give the same result each time, and
 //! are not repeated.
 
-use crate::root::cargo;
+use crate::root::{ALL_PACKAGES, cargo};
 use crate::seed::{self, FAULT_SEED};
 use crate::step::{Failure, Outcome, Tally, counted};
 use anyhow::Result;
@@ -27,7 +27,8 @@ pub(super) fn failed_live_tests(outcome: Outcome) -> Result<Outcome> {
     let mut repeated = Tally::default();
     for target in &failed.targets {
         let mut command = cargo(&["test"]);
-        command.args(target.split(' ')).args(["--", "--exact"]).args(&failed.names);
+        // Without `-p cli`: other packages have no tests with these names.
+        command.args(ALL_PACKAGES).args(target.split(' ').skip(2)).args(["--", "--exact"]).args(&failed.names);
         command.env(FAULT_SEED, seed::of_sources().to_string());
         let Outcome::Counted(again, None) = counted(&mut command)? else {
             return Ok(Outcome::Counted(tally, Some(failure)));

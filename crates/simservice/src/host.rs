@@ -90,7 +90,7 @@ impl SimulatedHost {
         let run = Run { scenario: Arc::new(scenario), ..run.clone() };
         let observers = Observers::none().host(Rc::clone(&recorder));
         let session = run.start_unmeasured(observers).map_err(|problems| explained(&problems))?;
-        Ok(SimulatedHost {
+        let mut host = SimulatedHost {
             caps: CapRule::of(&run),
             session,
             recorder,
@@ -101,10 +101,14 @@ impl SimulatedHost {
             keyed: VecDeque::new(),
             recorded: Recorded::default(),
             observing: Vec::new(),
-            is_whole: true,
+            is_whole: false,
             next_report: Instant::ZERO,
             failure: None,
-        })
+        };
+        // The VMs that arrive at the first instant are there before the first request.
+        host.complete_instant();
+        host.follow();
+        Ok(host)
     }
 
     /// Returns the present instant of the simulation.

@@ -45,8 +45,8 @@ impl FromStr for Speed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     speed: Speed,
-    /// An instant of the real clock and the simulated instant that belongs to it; `None`: the simulation begins with the
-    /// first call.
+    /// An instant of the real clock and the simulated instant that belongs to it; `None`: the first call belongs to the first
+    /// instant.
     since: Option<(Instant, Instant)>,
     /// Whether the simulation has lagged behind its pace by more than [`LAG_MOST`].
     has_lagged: bool,
@@ -69,7 +69,7 @@ impl Pace {
     /// Returns the simulated instant that the simulation must reach at `now` of the real clock. It has reached `reached`. A
     /// lag of more than [`LAG_MOST`] of real time is dropped: the pace goes on from `reached`.
     pub(crate) fn goal(&mut self, now: Instant, reached: Instant) -> Instant {
-        let (real, simulated) = *self.since.get_or_insert((now, reached));
+        let (real, simulated) = *self.since.get_or_insert((now, Instant::ZERO));
         let goal = simulated.saturating_add(self.simulated(now.saturating_since(real)));
         if goal.saturating_since(reached) <= self.simulated(LAG_MOST) {
             return goal;

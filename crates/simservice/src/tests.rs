@@ -25,8 +25,8 @@ impl Test {
         let names: Vec<String> = policy.map(str::to_string).into_iter().collect();
         let choice = run::choose(&scenario, &names, &[]).unwrap().remove(0);
         let events = Arc::new(Events::new());
-        let host = SimulatedHost::new(&Run::new(scenario, choice), speed, Arc::clone(&events)).unwrap();
         let first_event = *events.watch().borrow();
+        let host = SimulatedHost::new(&Run::new(scenario, choice), speed, Arc::clone(&events)).unwrap();
         let mut test = Test { host, events, first_event, now: Instant::ZERO + Nanos::s(1_000) };
         test.host.look(test.now);
         test
@@ -87,6 +87,18 @@ fn simulated_time_passes_with_the_real_time_at_the_requested_speed() {
         assert_eq!(test.time(), passed, "{speed}");
         assert!(test.host.host().simulated);
     }
+}
+
+#[test]
+fn a_vm_that_arrives_at_the_first_instant_is_there_before_the_first_look() {
+    let scenario = Scenario::from_bytes("test.toml", THREE.as_bytes().to_vec()).unwrap();
+    let choice = run::choose(&scenario, &[], &[]).unwrap().remove(0);
+    let events = Arc::new(Events::new());
+    let mut host = SimulatedHost::new(&Run::new(scenario, choice), Speed::REAL, Arc::clone(&events)).unwrap();
+    let names: Vec<String> = host.list().into_iter().map(|vm| vm.name).collect();
+    assert_eq!((names, host.show("b").is_err()), (vec!["a".to_string()], true));
+    let changed = host.set(&[request("a", promise(10, 50, 1))]).remove(0).unwrap();
+    assert_eq!(changed.desired, promise(10, 50, 1));
 }
 
 #[test]

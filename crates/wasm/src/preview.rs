@@ -319,13 +319,14 @@ fn write(request: &PreviewRequest, stays: fn(&PreviewVm) -> bool) -> Written {
 
 /// Returns the workload of a thread, and adds its file; `None`: the thread sleeps throughout.
 fn workload(thread: &Thread, name: &str, files: &mut BTreeMap<String, String>) -> Option<String> {
-    let us = |ns: u64| ns.div_ceil(1_000);
+    let (us, nearest) = (|ns: u64| ns.div_ceil(1_000), |ns: u64| (ns + 500) / 1_000);
     let bursts = &thread.bursts[thread.bursts.len().saturating_sub(BURSTS_MOST)..];
     let (first, events): (u64, Vec<String>) = match Demand::of(bursts, thread.is_observed) {
         Demand::Nothing => return None,
         Demand::Always => return Some("\"hog\"".to_string()),
         Demand::Timer { first, period, jobs } => {
-            let timer = format!("{{ \"ref\": \"timer\", \"period\": {}, \"mode\": \"absolute\" }}", us(period).max(1));
+            let timer =
+                format!("{{ \"ref\": \"timer\", \"period\": {}, \"mode\": \"absolute\" }}", nearest(period).max(1));
             let event = |(at, ran): (usize, u64)| format!("\"run{at}\": {}, \"timer{at}\": {timer}", us(ran));
             (first, jobs.into_iter().enumerate().map(event).collect())
         }

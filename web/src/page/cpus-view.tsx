@@ -2,7 +2,7 @@ import type { Cpu, Cpus, PromisedPart } from "./api";
 import { select } from "./editor";
 import { usePolled } from "./polled";
 import { percent } from "./quantity";
-import { events, rows, selected, view } from "./store";
+import { events, host, rows, selected, view } from "./store";
 import { topology, type Group } from "./topology";
 import { Trouble } from "./trouble";
 
@@ -26,14 +26,16 @@ export function CpusView() {
   );
 }
 
-function Reserve({ value: { promisable_percent, cpus } }: { value: Cpus }) {
+function Reserve({ value: { promisable_percent, cpus, anywhere } }: { value: Cpus }) {
   if (promisable_percent === undefined) return <p class="note">The service has no core, so nothing is promised.</p>;
-  const promised = cpus.reduce((sum, { promised_ppm }) => sum + promised_ppm, 0) / 1e6;
+  const fixed = cpus.reduce((sum, { promised_ppm }) => sum + promised_ppm, 0) / 1e6;
+  const onAny = anywhere.reduce((sum, { ppm }) => sum + ppm, 0) / 1e6;
   const most = (cpus.length * promisable_percent) / 100;
   return (
     <p class="note">
-      {percent(promised)} of {percent(most)} is promised on fixed CPUs. At most {promisable_percent}% of each CPU may be
-      promised; the rest stays free for everything else.
+      {percent(fixed + onAny)} of {percent(most)} is promised: {percent(fixed)} on fixed CPUs, which the bars show, and{" "}
+      {percent(onAny)} on any CPU. At most {promisable_percent}% of each CPU may be promised; the rest stays free for
+      everything else.
     </p>
   );
 }
@@ -123,7 +125,9 @@ function Anywhere({ parts }: { parts: PromisedPart[] }) {
   return (
     <section class="anywhere">
       <h3>On any CPU</h3>
-      <p class="note">The kernel chooses the CPU of these parts (SCHED_DEADLINE).</p>
+      <p class="note">
+        {host.value?.simulated ? "The policy" : "The kernel (SCHED_DEADLINE)"} chooses the CPU of these promises.
+      </p>
       <p class="parts">
         {parts.map((part) => (
           <PartLink key={part.vm} part={part} />

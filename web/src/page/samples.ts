@@ -46,12 +46,17 @@ export class Samples {
   /** Returns what the latest samples have in sum; `undefined`: there are none yet. */
   recent(): Sample | undefined {
     const latest = this.all.slice(-RECENT);
-    const [first, ...rest] = latest;
-    if (!first) return undefined;
-    const sum = { ...first };
-    for (const sample of rest) for (const key of Object.keys(sum) as (keyof Sample)[]) sum[key] += sample[key];
-    sum.used /= latest.length;
-    sum.waited /= latest.length;
+    if (latest.length === 0) return undefined;
+    const sum: Sample = { used: 0, waited: 0, judged: 0, missed: 0, due_ns: 0, delivered_ns: 0, short_ns: 0 };
+    for (const { used, waited, judged, missed, due_ns, delivered_ns, short_ns } of latest) {
+      sum.used += used / latest.length;
+      sum.waited += waited / latest.length;
+      sum.judged += judged;
+      sum.missed += missed;
+      sum.due_ns += due_ns;
+      sum.delivered_ns += delivered_ns;
+      sum.short_ns += short_ns;
+    }
     return sum;
   }
 }
@@ -75,14 +80,20 @@ function since(measured: Measured, before: Measured) {
   };
 }
 
-/** Returns the path of a sparkline, `width` by `height`. The highest value is at the top, but at least `most` is. */
+/**
+ * Returns the path of a sparkline, `width` by `height` units, in whole units. The highest value is at the top, but at least `most`
+ * is.
+ */
 export function sparkPath(values: readonly number[], most: number, width: number, height: number): string {
   const top = Math.max(most, ...values);
   const step = width / (KEPT - 1);
   const begin = KEPT - values.length;
-  const points = values.map((value, at) => {
-    const y = height - 0.5 - (value / top) * (height - 1);
-    return `${((begin + at) * step).toFixed(1)} ${y.toFixed(1)}`;
-  });
-  return points.length < 2 ? "" : `M${points.join("L")}`;
+  // Half of the line is inside.
+  const edge = height / 28;
+  let path = "";
+  for (let at = 0; at < values.length; at += 1) {
+    const y = height - edge - ((values[at] ?? 0) / top) * (height - 2 * edge);
+    path += `${at === 0 ? "M" : "L"}${Math.round((begin + at) * step)} ${Math.round(y)}`;
+  }
+  return values.length < 2 ? "" : path;
 }

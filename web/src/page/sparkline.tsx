@@ -3,8 +3,9 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { sparkPath } from "./samples";
 import type { Row } from "./store";
 
-const WIDTH = 60;
-const HEIGHT = 14;
+/** Size in units of a tenth of a pixel. */
+const WIDTH = 600;
+const HEIGHT = 140;
 /** Value at the top of a sparkline, unless it has a higher one. */
 const MOST = { missed: 0.1, waited: 0.2 };
 

@@ -104,7 +104,7 @@ export interface Entry {
 
 /** Returns the ids of the VMs that match, in order. Equal keys are in the order of names and ids. */
 export function ordered(entries: readonly Entry[], query: string, { column, isDescending }: Sorting): string[] {
-  const matching = entries.filter(({ vm }) => matches(vm, query));
+  const matching = query.trim() === "" ? entries : entries.filter(({ vm }) => matches(vm, query));
   const keyed = matching.map(({ vm, sample }) => ({ vm, key: key(vm, sample, column) }));
   keyed.sort((a, b) => {
     if (a.key === undefined || b.key === undefined) {

@@ -1,5 +1,5 @@
-import { computed, signal, type Signal } from "@preact/signals";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { computed } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { sparkPath } from "./samples";
 import type { Row } from "./store";
 
@@ -9,28 +9,11 @@ const HEIGHT = 140;
 /** Value at the top of a sparkline, unless it has a higher one. */
 const MOST = { missed: 0.1, waited: 0.2 };
 
-const visible = new WeakMap<Element, Signal<boolean>>();
-const observer = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    const isVisible = visible.get(target);
-    if (isVisible) isVisible.value = isIntersecting;
-  }
-});
-
-/** The last minute of a VM. It is drawn only while it is visible. */
+/** The last minute of a VM. Only rows near the visible ones are in the document. */
 export function Sparkline({ row, of }: { row: Row; of: "missed" | "waited" }) {
-  const svg = useRef<SVGSVGElement>(null);
-  const isVisible = useMemo(() => signal(false), []);
-  const path = useMemo(() => computed(() => (isVisible.value ? pathOf(row, of) : "")), [row, of]);
-  useEffect(() => {
-    const element = svg.current;
-    if (!element) return undefined;
-    visible.set(element, isVisible);
-    observer.observe(element);
-    return () => observer.unobserve(element);
-  }, []);
+  const path = useMemo(() => computed(() => pathOf(row, of)), [row, of]);
   return (
-    <svg ref={svg} class="spark" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-hidden="true">
+    <svg class="spark" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-hidden="true">
       <path d={path} />
     </svg>
   );

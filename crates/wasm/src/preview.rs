@@ -180,7 +180,7 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problems> {
         Ended::Finished(report) => (report, horizon.most),
         Ended::Cut(at) => {
             let shorter = at.saturating_since(Instant::ZERO);
-            match written.run(Horizon { least: shorter, most: shorter })? {
+            match written.run(written.read()?, Horizon { least: shorter, most: shorter })? {
                 Ended::Finished(report) => (report, shorter),
                 Ended::Cut(_) => return Err(Problem::new("the preview has too many events in no time").into()),
             }
@@ -196,12 +196,12 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problems> {
 fn begin(request: &PreviewRequest, horizon: Horizon) -> Result<(Written, Ended), Problems> {
     for stays in [|_: &PreviewVm| true, |vm: &PreviewVm| !vm.is_changed] {
         let written = write(request, stays);
-        if let Ok(run) = written.run(horizon) {
+        if let Ok(run) = written.run(written.read()?, horizon) {
             return Ok((written, run));
         }
     }
     let written = write(request, |_| false);
-    let run = written.run(horizon)?;
+    let run = written.run(written.read()?, horizon)?;
     Ok((written, run))
 }
 
@@ -245,11 +245,16 @@ enum Ended {
 }
 
 impl Written {
-    fn run(&self, horizon: Horizon) -> Result<Ended, Problems> {
+    /// Reads the scenario. A mistake in it is one of the request.
+    fn read(&self) -> Result<Scenario, Problems> {
         let files: BTreeMap<String, Vec<u8>> =
             self.files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes())).collect();
         let files: Arc<dyn Files> = Arc::new(files);
-        let mut scenario = Scenario::with_files("preview.toml", self.scenario.clone().into_bytes(), files)?;
+        Scenario::with_files("preview.toml", self.scenario.clone().into_bytes(), files)
+    }
+
+    /// Runs the scenario. Fails if the policy refuses a promise or a knob.
+    fn run(&self, mut scenario: Scenario, horizon: Horizon) -> Result<Ended, Problems> {
         scenario.length = horizon.most;
         let scenario = Arc::new(scenario);
         let choices = run::choose(&scenario, &[], &[])?;
@@ -299,9 +304,9 @@ fn write(request: &PreviewRequest, stays: fn(&PreviewVm) -> bool) -> Written {
             line(format!("slice = \"{slice}ns\"\nperiod = \"{period_ns}ns\"\ngang = {}", *gang && cpus > 1));
             line(format!("limit = \"{}\"", if matches!(limit, Limit::Hard) { "hard" } else { "soft" }));
         }
-        if promise.is_some() && stays(vm) && !vm.cpus.is_empty() {
-            let cpus: Vec<String> = vm.cpus.iter().map(usize::to_string).collect();
-            line(format!("affinity = \"{}\"", cpus.join(",")));
+        let places: Vec<String> = vm.cpus.iter().filter(|cpu| **cpu < request.cpus).map(usize::to_string).collect();
+        if promise.is_some() && stays(vm) && !places.is_empty() {
+            line(format!("affinity = \"{}\"", places.join(",")));
         }
         if let Some(weight) = vm.desired.weight.filter(|_| !vm.desired.paused) {
             line(format!("cgroup_weight = {weight}"));

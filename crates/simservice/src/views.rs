@@ -230,7 +230,8 @@ impl SimulatedHost {
         }
     }
 
-    /// Returns the bursts of all threads in the last `length`. The simulation has seen them already, so the reply does not take `length`.
+    /// Returns the bursts of all threads in the last `length`. The simulation has seen them already, so the reply does not
+    /// take `length`.
     pub(crate) fn demand_view(&self, length: Nanos) -> Demand {
         self.recorder.borrow_mut().advance(self.now());
         let from = Instant::at_ns(self.now_ns().saturating_sub(length.as_ns()));

@@ -46,8 +46,8 @@ function usages(update) {
     id: `vm-${number}`,
     pid: 1000 + number,
     vcpus: 1,
-    of_vcpus: { ran_ns: update * 1e7 * (1 + (number % 5)), waited_ns: update * 1e6 * (number % 9) },
-    of_others: { ran_ns: 0, waited_ns: 0 },
+    of_vcpus: { ran_ns: update * 1e7 * (1 + (number % 5)), waited_ns: update * 1e6 * (number % 9), dispatches: update * 50 },
+    of_others: { ran_ns: 0, waited_ns: 0, dispatches: 0 },
   });
   return { at_ns: update * INTERVAL_MS * 1e6, vms: Array.from({ length: VMS }, (_, number) => of(number)) };
 }

@@ -37,7 +37,7 @@ pub struct Observation {
 /// What a thread of a VM did for some time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ObservedThread {
-    /// The CPU time and the dispatches of the thread in this time.
+    /// The CPU time of the thread in this time.
     #[serde(flatten)]
     pub usage: ThreadUsage,
     /// The waits for a CPU that ended in this time.

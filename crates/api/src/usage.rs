@@ -3,13 +3,34 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// CPU time of threads, and their waits for a CPU.
+/// CPU time of threads, and their waits for a CPU, as `/proc/PID/schedstat` has them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CpuTime {
     /// CPU time. Unit: ns.
     pub ran_ns: u64,
     /// Time in which a thread was runnable and had no CPU. A guest sees this time of its vCPUs as steal time. Unit: ns.
     pub waited_ns: u64,
+    /// Number of times that a thread received a CPU. `waited_ns` divided by it is the mean scheduling latency: the time from
+    /// a wake-up, or from a preemption, until the thread runs.
+    pub dispatches: u64,
+}
+
+impl CpuTime {
+    /// Returns what came since `before`; zero where `before` has more.
+    pub fn since(&self, before: &CpuTime) -> CpuTime {
+        CpuTime {
+            ran_ns: self.ran_ns.saturating_sub(before.ran_ns),
+            waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
+            dispatches: self.dispatches.saturating_sub(before.dispatches),
+        }
+    }
+
+    /// Adds the CPU time of another thread.
+    pub fn add(&mut self, other: &CpuTime) {
+        self.ran_ns += other.ran_ns;
+        self.waited_ns += other.waited_ns;
+        self.dispatches += other.dispatches;
+    }
 }
 
 /// The CPU time of all VMs that run, by one reading.
@@ -59,6 +80,4 @@ pub struct ThreadUsage {
     /// CPU time.
     #[serde(flatten)]
     pub time: CpuTime,
-    /// Number of times that the thread received a CPU.
-    pub dispatches: u64,
 }

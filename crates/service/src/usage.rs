@@ -19,8 +19,7 @@ fn of_vm(vm: &Vm, process: Process) -> Usage {
     for thread in of_process(process, &vm.vcpus) {
         vcpus += u32::from(thread.is_vcpu);
         let sum = if thread.is_vcpu { &mut of_vcpus } else { &mut of_others };
-        sum.ran_ns += thread.time.ran_ns;
-        sum.waited_ns += thread.time.waited_ns;
+        sum.add(&thread.time);
     }
     Usage { id: vm.id.clone(), pid: process.pid, vcpus, of_vcpus, of_others }
 }
@@ -58,10 +57,10 @@ impl VmThread {
         let thread = Thread::open(tid)?;
         let (status, meter) = (thread.status()?, thread.meter()?);
         let usage = meter.read()?;
-        let time = CpuTime { ran_ns: usage.ran.as_ns(), waited_ns: usage.waited.as_ns() };
+        let time = cpu_time(usage);
         let is_vcpu = Role::of(&status.name) == Role::Vcpu || vcpus.contains(&tid);
         let (cpu, name) = (status.cpu, status.name);
-        let first = ThreadUsage { tid, is_vcpu, cpu, time, dispatches: usage.dispatches, name };
+        let first = ThreadUsage { tid, is_vcpu, cpu, time, name };
         Ok(VmThread { thread, meter, first })
     }
 
@@ -77,17 +76,14 @@ impl VmThread {
     /// Returns the CPU time since the thread was opened; none if it has ended.
     pub(crate) fn into_usage(self) -> ThreadUsage {
         let VmThread { thread, meter, first } = self;
-        let (ran, waited, dispatches) = match meter.read() {
-            Ok(now) => (now.ran.as_ns(), now.waited.as_ns(), now.dispatches),
-            Err(_) => (0, 0, 0),
-        };
-        let time = CpuTime {
-            ran_ns: ran.saturating_sub(first.time.ran_ns),
-            waited_ns: waited.saturating_sub(first.time.waited_ns),
-        };
+        let time = meter.read().map(cpu_time).unwrap_or_default().since(&first.time);
         let cpu = thread.status().map_or(first.cpu, |status| status.cpu);
-        ThreadUsage { cpu, time, dispatches: dispatches.saturating_sub(first.dispatches), ..first }
+        ThreadUsage { cpu, time, ..first }
     }
+}
+
+fn cpu_time(usage: sys::usage::Usage) -> CpuTime {
+    CpuTime { ran_ns: usage.ran.as_ns(), waited_ns: usage.waited.as_ns(), dispatches: usage.dispatches }
 }
 
 #[cfg(test)]
@@ -134,7 +130,7 @@ mod tests {
         assert_eq!(read().vcpus, 1);
         let threads = of_threads(&vm).threads;
         let of_vcpu = threads.iter().find(|thread| thread.is_vcpu).unwrap();
-        assert!(of_vcpu.name == "CPU 0/KVM" && of_vcpu.dispatches > 0, "{of_vcpu:?}");
+        assert!(of_vcpu.name == "CPU 0/KVM" && of_vcpu.time.dispatches > 0, "{of_vcpu:?}");
         // Without a name, the monitor knows.
         let this = Vm { vcpus: vec![thread::current()], ..this_process() };
         assert!(of_threads(&this).threads.iter().any(|it| it.tid == thread::current() && it.is_vcpu));

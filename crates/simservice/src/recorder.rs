@@ -28,7 +28,6 @@ pub(crate) struct Thread {
     upto: Instant,
     pub(crate) time: CpuTime,
     pub(crate) bursts: Bursts,
-    pub(crate) dispatches: u64,
     waiting_since: Option<Instant>,
     watch: Option<PeriodWatch>,
     /// Measurements of the reservation.
@@ -80,7 +79,6 @@ impl Thread {
 #[derive(Debug, Default)]
 pub(crate) struct ObservedWaits {
     pub(crate) before: CpuTime,
-    pub(crate) dispatches_before: u64,
     pub(crate) waits: Durations,
     pub(crate) histogram: Histogram,
     /// How long each thread ran while this thread waited, by tid; 0: the CPU was idle.
@@ -178,8 +176,7 @@ impl Recorder {
     /// Begins to observe the threads of `owner`. Returns the number of the observation.
     pub(crate) fn observe(&mut self, owner: usize) -> u64 {
         let of_thread = |thread: &Thread| {
-            let (before, dispatches_before) = (thread.time, thread.dispatches);
-            (thread.tid, ObservedWaits { before, dispatches_before, ..ObservedWaits::default() })
+            (thread.tid, ObservedWaits { before: thread.time, ..ObservedWaits::default() })
         };
         let observed = self.threads().filter(|thread| thread.owner == Some(owner)).map(of_thread).collect();
         self.next_observation += 1;
@@ -230,7 +227,6 @@ impl Recorder {
             upto: now,
             time: CpuTime::default(),
             bursts: Bursts::default(),
-            dispatches: 0,
             waiting_since: None,
             watch: params.reservation.map(|reservation| PeriodWatch::new(reservation, now)),
             periods: Periods::new(params.reservation),
@@ -273,7 +269,7 @@ impl Recorder {
         let Some(thread) = self.thread_mut(entity) else { return };
         thread.advance(now);
         (thread.on, thread.cpu) = (Some(cpu), cpu);
-        thread.dispatches += 1;
+        thread.time.dispatches += 1;
         let (tid, since) = (thread.tid, thread.waiting_since.take());
         if let Some(since) = since {
             let stretches = &self.stretches;
@@ -379,8 +375,9 @@ mod tests {
         let observed = recorder.observed(number).remove(&1_002).unwrap();
         assert_eq!((observed.waits.count(), observed.waits.longest()), (1, Nanos::ms(7)));
         assert_eq!(observed.instead, BTreeMap::from([(0, Nanos::ms(1)), (1_001, Nanos::ms(6))]));
-        let times: Vec<(u64, u64)> = recorder.threads().map(|it| (it.time.ran_ns, it.time.waited_ns)).collect();
-        assert_eq!(times, [(6_000_000, 4_000_000), (3_000_000, 7_000_000)]);
+        let times: Vec<CpuTime> = recorder.threads().map(|it| it.time).collect();
+        let time = |ran_ns, waited_ns| CpuTime { ran_ns, waited_ns, dispatches: 1 };
+        assert_eq!(times, [time(6_000_000, 4_000_000), time(3_000_000, 7_000_000)]);
         recorder.record(at(10), &Event::Detach { entity: ids[1] });
         assert_eq!((recorder.owners[1].threads, recorder.names().len()), (0, 2));
         recorder.advance(at(2_011));

@@ -160,8 +160,7 @@ impl SimulatedHost {
             let (mut of_vcpus, mut of_others) = (CpuTime::default(), CpuTime::default());
             for thread in &threads {
                 let sum = if thread.is_vcpu { &mut of_vcpus } else { &mut of_others };
-                sum.ran_ns += thread.time.ran_ns;
-                sum.waited_ns += thread.time.waited_ns;
+                sum.add(&thread.time);
             }
             let vcpus = threads.iter().filter(|thread| thread.is_vcpu).count();
             let pid = self.recorder.borrow().owners[index].pid.unwrap_or_default();
@@ -181,7 +180,6 @@ impl SimulatedHost {
             is_vcpu: vm.kind != Kind::Process && vcpus.contains(&thread.entity),
             cpu: thread.cpu.index(),
             time: thread.time,
-            dispatches: thread.dispatches,
         };
         let own = recorder.threads().filter(|thread| thread.owner == Some(index));
         let mut threads: Vec<ThreadUsage> = own.map(usage).collect();
@@ -278,9 +276,7 @@ impl SimulatedHost {
         };
         let each = |mut usage: ThreadUsage| {
             let waits = observed.remove(&usage.tid)?;
-            usage.time.ran_ns -= waits.before.ran_ns;
-            usage.time.waited_ns -= waits.before.waited_ns;
-            usage.dispatches -= waits.dispatches_before;
+            usage.time = usage.time.since(&waits.before);
             let mut longest: Vec<(u32, Nanos)> = waits.instead.into_iter().collect();
             longest.sort_by_key(|&(tid, ran)| (std::cmp::Reverse(ran), tid));
             longest.truncate(INSTEAD_MOST);

@@ -83,6 +83,7 @@ export interface Caller {
 export interface CpuTime {
   ran_ns: number;
   waited_ns: number;
+  dispatches: number;
 }
 
 export interface Usage {

@@ -13,6 +13,7 @@ export type Column =
   | "missed"
   | "used"
   | "waited"
+  | "latency"
   | "efficiency"
   | "weight"
   | "cap"
@@ -62,6 +63,11 @@ export function efficiency(vm: Vm, sample: Sample | undefined): number | undefin
   return granted && sample ? sample.used / granted : undefined;
 }
 
+/** Returns the mean time from a wake-up, or from a preemption, until a vCPU ran; `undefined`: none received a CPU. Unit: ns. */
+export function latency(sample: Sample | undefined): number | undefined {
+  return sample && sample.dispatches > 0 ? sample.waited_ns / sample.dispatches : undefined;
+}
+
 /** Returns what a VM costs in an hour, at a price for an hour of a CPU. */
 export function cost(vm: Vm, price: number): number | undefined {
   const granted = grantedPart(vm);
@@ -88,6 +94,8 @@ export function key(vm: Vm, sample: Sample | undefined, column: Column): string 
       return sample?.used;
     case "waited":
       return sample?.waited;
+    case "latency":
+      return latency(sample);
     case "efficiency":
       return efficiency(vm, sample);
     case "weight":

@@ -1,6 +1,6 @@
 // The latest measurements of a VM, one sample a second: what it used, waited and missed meanwhile.
 
-import type { Measured, Usage } from "./api";
+import type { CpuTime, Measured, Usage } from "./api";
 
 /** Number of samples of a sparkline. */
 export const KEPT = 60;
@@ -11,12 +11,28 @@ export interface Sample {
   /** CPU time, and time without a CPU while runnable, as parts of a CPU. */
   used: number;
   waited: number;
+  /** Sum of the waits, and number of dispatches: their quotient is the mean scheduling latency. */
+  waited_ns: number;
+  dispatches: number;
   judged: number;
   missed: number;
   due_ns: number;
   delivered_ns: number;
   short_ns: number;
 }
+
+const NOTHING: Sample = {
+  used: 0,
+  waited: 0,
+  waited_ns: 0,
+  dispatches: 0,
+  judged: 0,
+  missed: 0,
+  due_ns: 0,
+  delivered_ns: 0,
+  short_ns: 0,
+};
+const KEYS = Object.keys(NOTHING) as (keyof Sample)[];
 
 interface Reading {
   at_ns: number;
@@ -35,9 +51,12 @@ export class Samples {
     const passed = at_ns - (last?.at_ns ?? at_ns);
     if (!last || passed <= 0 || last.usage.pid !== usage.pid) return;
     const [now, before] = [time(usage), time(last.usage)];
+    const passedOf = (key: keyof CpuTime) => Math.max(0, now[key] - before[key]);
     this.all.push({
-      used: Math.max(0, now.ran_ns - before.ran_ns) / passed,
-      waited: Math.max(0, now.waited_ns - before.waited_ns) / passed,
+      used: passedOf("ran_ns") / passed,
+      waited: passedOf("waited_ns") / passed,
+      waited_ns: passedOf("waited_ns"),
+      dispatches: passedOf("dispatches"),
       ...since(measured, last.measured),
     });
     if (this.all.length > KEPT) this.all.shift();
@@ -47,16 +66,10 @@ export class Samples {
   recent(): Sample | undefined {
     const latest = this.all.slice(-RECENT);
     if (latest.length === 0) return undefined;
-    const sum: Sample = { used: 0, waited: 0, judged: 0, missed: 0, due_ns: 0, delivered_ns: 0, short_ns: 0 };
-    for (const { used, waited, judged, missed, due_ns, delivered_ns, short_ns } of latest) {
-      sum.used += used / latest.length;
-      sum.waited += waited / latest.length;
-      sum.judged += judged;
-      sum.missed += missed;
-      sum.due_ns += due_ns;
-      sum.delivered_ns += delivered_ns;
-      sum.short_ns += short_ns;
-    }
+    const sum: Sample = { ...NOTHING };
+    for (const sample of latest) for (const key of KEYS) sum[key] += sample[key];
+    sum.used /= latest.length;
+    sum.waited /= latest.length;
     return sum;
   }
 }

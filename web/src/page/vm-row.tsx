@@ -1,8 +1,8 @@
 import { computed, type ReadonlySignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { isDirty, trySelect } from "./editor";
-import { count, percent } from "./quantity";
-import { cost, deliveredPart, efficiency, grantedPart, promiseText } from "./rows";
+import { count, percent, shortDuration } from "./quantity";
+import { cost, deliveredPart, efficiency, grantedPart, latency, promiseText } from "./rows";
 import { price } from "./settings";
 import { Sparkline } from "./sparkline";
 import { mayChangeAny, rows, selected, type Row } from "./store";
@@ -31,6 +31,10 @@ function cells({ vm, samples, sampled }: Row) {
     missed: computed(() => (vm.value.desired.promise ? count(vm.value.measured.missed) : NONE)),
     used: computed(() => orNone(recent.value?.used)),
     waited: computed(() => orNone(recent.value?.waited)),
+    latency: computed(() => {
+      const mean = latency(recent.value);
+      return mean === undefined ? NONE : shortDuration(mean);
+    }),
     efficiency: computed(() => orNone(efficiency(vm.value, recent.value))),
     weight: computed(() => String(vm.value.desired.weight ?? NONE)),
     cap: computed(() => (vm.value.desired.cap_percent === undefined ? NONE : `${vm.value.desired.cap_percent}%`)),
@@ -75,9 +79,10 @@ function PresentRow({ id, number, row }: { id: string; number: number; row: Row 
         {of.missed}
       </td>
       <Value name="used" of={of.used} />
-      <td class="waited number" role="cell">
-        <Sparkline row={row} of="waited" />
-        {of.waited}
+      <Value name="waited" of={of.waited} />
+      <td class="latency number" role="cell">
+        <Sparkline row={row} of="latency" />
+        {of.latency}
       </td>
       <Value name="efficiency" of={of.efficiency} />
       <Value name="weight" of={of.weight} />

@@ -25,6 +25,11 @@ export const HEADINGS: Heading[] = [
   { column: "missed", title: "Missed", meaning: "Periods with less CPU time than was due, since the promise is in force" },
   { column: "used", title: "Used", meaning: "CPU time used, in percent of a CPU, over 10 s" },
   { column: "waited", title: "Waited", meaning: "Time without a CPU while runnable, in percent of a CPU, over 10 s" },
+  {
+    column: "latency",
+    title: "Latency",
+    meaning: "Mean time from a wake-up, or from a preemption, until a vCPU runs, over 10 s",
+  },
   { column: "efficiency", title: "Efficiency", meaning: "CPU time used of the CPU time granted, over 10 s" },
   { column: "weight", title: "Weight", meaning: "Weight relative to other control groups" },
   { column: "cap", title: "Cap", meaning: "Maximum CPU time, in percent of a CPU" },

@@ -142,11 +142,14 @@ test("messages of the stream are read across the pieces in which they arrive", a
 test("samples are rates, and a new promise begins at zero", async () => {
   const { Samples } = await load("samples");
   const samples = new Samples();
-  const usage = (ran_ns) => ({ id: "a", pid: 1, vcpus: 1, of_vcpus: { ran_ns, waited_ns: 0 }, of_others: { ran_ns: 9, waited_ns: 9 } });
+  const time = (ran_ns, waited_ns) => ({ ran_ns, waited_ns, dispatches: ran_ns / 1e6 });
+  const usage = (ran_ns) => ({ id: "a", pid: 1, vcpus: 1, of_vcpus: time(ran_ns, ran_ns / 4), of_others: time(9, 9) });
   samples.add(0, usage(0), { ...measured, periods: 10, judged: 10, missed: 4 });
   assert.equal(samples.recent(), undefined);
   samples.add(1e9, usage(5e8), { ...measured, periods: 20, judged: 20, missed: 5 });
-  assert.deepEqual([samples.recent().used, samples.recent().missed], [0.5, 1]);
+  assert.deepEqual([samples.recent().used, samples.recent().waited, samples.recent().missed], [0.5, 0.125, 1]);
+  const { latency } = await load("rows");
+  assert.deepEqual([latency(samples.recent()), latency(undefined)], [250e3, undefined]);
   samples.add(2e9, usage(5e8), { ...measured, periods: 2, judged: 2, missed: 2 });
   assert.deepEqual([samples.recent().used, samples.recent().missed, samples.recent().judged], [0.25, 3, 12]);
 });

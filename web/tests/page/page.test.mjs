@@ -211,12 +211,13 @@ test("an applied draft is undone beside its answer, and the end of a promise is 
 });
 
 test("a change is undone in the list of changes", async () => {
-  change("vm-b", "--slice", "1ms", "--period", "10ms");
-  change("vm-b", "--slice", "2ms", "--period", "10ms");
+  // The list has earlier changes of this VM, with other slices.
+  change("vm-b", "--slice", "1.1ms", "--period", "10ms");
+  change("vm-b", "--slice", "1.2ms", "--period", "10ms");
   await page.keyboard.press("5");
-  const line = page.locator("tr", { hasText: "1ms in 10ms → 2ms in 10ms" }).first();
+  const line = page.locator("tr", { hasText: "1.1ms in 10ms → 1.2ms in 10ms" });
   await line.getByRole("button", { name: "Undo the change of vm-b" }).click();
-  await until("the change is undone", () => slice("vm-b") === 1e6);
+  await until("the change is undone", () => slice("vm-b") === 1.1e6);
 });
 
 test("a dropped connection shows a banner, and goes on where it was", async () => {

@@ -2,7 +2,7 @@
 
 use super::rates::Rate;
 use api::Limit;
-use report::percent;
+use report::{percent, short};
 use sched::Nanos;
 
 /// Number of characters between two columns.
@@ -28,13 +28,14 @@ pub(super) enum Column {
     Used,
     Others,
     Waited,
+    Latency,
     /// The sparkline. Only the screen has it, because it needs several intervals.
     Trend,
 }
 
 impl Column {
     /// All columns, from left to right.
-    pub(super) const ALL: [Column; 18] = [
+    pub(super) const ALL: [Column; 19] = [
         Column::Name,
         Column::Kind,
         Column::State,
@@ -52,11 +53,12 @@ impl Column {
         Column::Used,
         Column::Others,
         Column::Waited,
+        Column::Latency,
         Column::Trend,
     ];
 
     /// The columns that a narrow terminal drops, the first one first. The name stays.
-    const DROPPED: [Column; 17] = [
+    const DROPPED: [Column; 18] = [
         Column::Vcpus,
         Column::Kind,
         Column::InAll,
@@ -67,6 +69,7 @@ impl Column {
         Column::Weight,
         Column::Cpus,
         Column::Trend,
+        Column::Latency,
         Column::Used,
         Column::Granted,
         Column::Waited,
@@ -95,6 +98,7 @@ impl Column {
             Column::Used => "used",
             Column::Others => "others",
             Column::Waited => "waited",
+            Column::Latency => "latency",
             Column::Trend => "trend",
         }
     }
@@ -126,6 +130,7 @@ impl Column {
             Column::Used => share(vm.used_ppm),
             Column::Others => share(vm.others_ppm),
             Column::Waited => share(vm.waited_ppm),
+            Column::Latency => vm.latency_ns.map_or(String::new(), short),
             Column::Trend => String::new(),
         }
     }

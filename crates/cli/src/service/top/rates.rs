@@ -35,6 +35,8 @@ pub(super) struct Rate {
     pub(super) used_ppm: Option<u64>,
     /// Time in which such a thread was runnable without a CPU.
     pub(super) waited_ppm: Option<u64>,
+    /// Mean time from a wake-up, or from a preemption, until such a thread ran. `None`: none received a CPU. Unit: ns.
+    pub(super) latency_ns: Option<u64>,
     /// CPU time of the other threads, if there are vCPUs.
     pub(super) others_ppm: Option<u64>,
     /// Numbers of judged and missed periods.
@@ -85,6 +87,7 @@ fn rate(before: &Sample, after: &Sample, vm: &Vm, span_ns: u64) -> Rate {
     let now = after.usage(&vm.id);
     let was = before.usage(&vm.id).filter(|was| now.is_some_and(|now| now.pid == was.pid));
     let share = |of: fn(&Usage) -> u64| ppm(of(now?).saturating_sub(of(was?)), span_ns);
+    let time = now.zip(was).map(|(now, was)| main(now).since(&main(was)));
     // The counters begin again with a new promise.
     let earlier = before.vm(&vm.id).map(|vm| vm.measured).filter(|was| was.judged <= vm.measured.judged);
     let measured = vm.measured.since(&earlier.unwrap_or_default());
@@ -97,6 +100,7 @@ fn rate(before: &Sample, after: &Sample, vm: &Vm, span_ns: u64) -> Rate {
         vcpus: now.map(|now| now.vcpus).filter(|vcpus| *vcpus > 0),
         used_ppm: share(|usage| main(usage).ran_ns),
         waited_ppm: share(|usage| main(usage).waited_ns),
+        latency_ns: time.and_then(|time| time.waited_ns.checked_div(time.dispatches)),
         others_ppm: now.filter(|now| now.vcpus > 0).and_then(|_| share(|usage| usage.of_others.ran_ns)),
         judged: measured.judged,
         missed: measured.missed,

@@ -74,7 +74,7 @@ fn sample(seconds: u64) -> Sample {
     vms[3].measured = measured(500 + seconds * 50, 100 + seconds * 20);
     vms[4].state.reason = Some("9ms in 10ms does not fit: CPU 1 has 70 % left".to_string());
     vms[4].state.remedy = Some("use a slice of at most 7ms, or a period of at least 12.857143ms".to_string());
-    let time = |ms: u64| CpuTime { ran_ns: ms * 1_000_000, waited_ns: ms * 100_000 };
+    let time = |ms: u64| CpuTime { ran_ns: ms * 1_000_000, waited_ns: ms * 100_000, dispatches: ms };
     let usages = vms.iter().filter_map(|vm| {
         let pid = vm.process?.pid;
         let ms = seconds * u64::from(pid - 4_000) * 100;

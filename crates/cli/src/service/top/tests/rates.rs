@@ -7,7 +7,12 @@ use super::*;
 
 /// Returns a sample of one VM: its pid, the CPU time and waits of its vCPUs in ms, and its judged and missed periods.
 fn of_one(at_ms: u64, pid: u32, times: (u64, u64), periods: (u64, u64)) -> Sample {
-    let time = |(ran, waited): (u64, u64)| CpuTime { ran_ns: ran * 1_000_000, waited_ns: waited * 1_000_000 };
+    // 10 dispatches for each millisecond of waiting.
+    let time = |(ran, waited): (u64, u64)| CpuTime {
+        ran_ns: ran * 1_000_000,
+        waited_ns: waited * 1_000_000,
+        dispatches: waited * 10,
+    };
     let mut sample = sample(0);
     sample.vms.truncate(2);
     let mut vm = sample.vms.remove(1);
@@ -23,7 +28,7 @@ fn shares_are_those_of_one_cpu_between_two_samples() {
     let rates = Rates::between(&before, &after);
     let vm = &rates.vms[0];
     assert_eq!((vm.used_ppm, vm.waited_ppm, vm.others_ppm), (Some(1_500_000), Some(100_000), Some(150_000)));
-    assert_eq!((vm.vcpus, vm.judged, vm.missed), (Some(2), 200, 3));
+    assert_eq!((vm.vcpus, vm.judged, vm.missed, vm.latency_ns), (Some(2), 200, 3, Some(100_000)));
     assert_eq!((vm.judged_in_all, vm.missed_in_all), (300, 7));
     // 2 ms in 10 ms are granted. 1.5 ms of the due 400 ms are missing.
     assert_eq!((vm.granted_ppm, rates.promised_ppm), (Some(200_000), 200_000));
@@ -40,7 +45,7 @@ fn shares_are_those_of_one_cpu_between_two_samples() {
 fn nothing_is_known_of_another_process_or_without_time_between() {
     let (before, after) = (of_one(0, 7, (1_000, 50), (100, 4)), of_one(2_000, 8, (500, 2), (3, 1)));
     let vm = &Rates::between(&before, &after).vms[0];
-    assert_eq!((vm.used_ppm, vm.waited_ppm), (None, None));
+    assert_eq!((vm.used_ppm, vm.waited_ppm, vm.latency_ns), (None, None, None));
     assert_eq!((vm.judged, vm.missed), (3, 1), "the counters have begun again");
     let vm = &Rates::between(&before, &before).vms[0];
     assert_eq!((vm.used_ppm, vm.delivered_of_due_ppm, vm.delivered_ppm), (None, None, None));
@@ -64,8 +69,8 @@ fn the_json_of_a_vm_keeps_its_former_fields() {
 fn a_narrow_terminal_drops_the_least_important_columns_first() {
     let all: Vec<(Column, usize)> = Column::ALL.iter().map(|column| (*column, 6)).collect();
     let titles = |width: usize| fitting(&all, width).iter().map(|(column, _)| column.title()).collect::<Vec<_>>();
-    assert_eq!(titles(18 * 8 - 2).len(), 18, "all columns fit exactly");
-    assert!(titles(18 * 8 - 3).len() == 17 && !titles(18 * 8 - 3).contains(&"vCPUs"));
+    assert_eq!(titles(19 * 8 - 2).len(), 19, "all columns fit exactly");
+    assert!(titles(19 * 8 - 3).len() == 18 && !titles(19 * 8 - 3).contains(&"vCPUs"));
     assert_eq!(titles(46), ["name", "state", "asked", "delivered", "missed", "waited"]);
     assert_eq!(titles(14), ["name", "state"]);
     assert_eq!(titles(1), ["name"], "the name stays");

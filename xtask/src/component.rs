@@ -2,7 +2,7 @@
 //! with a message.
 
 use crate::root::{cargo, root};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
@@ -72,6 +72,16 @@ pub(crate) fn valgrind() -> Result<(), String> {
 pub(crate) fn qemu() -> Result<(), String> {
     debian("setpriv", &["util-linux"], || works(Command::new("setpriv").arg("--version")))?;
     debian("QEMU for x86-64", &["qemu-system-x86"], || works(Command::new("qemu-system-x86_64").arg("--version")))
+}
+
+/// Installs clang, which compiles programs in BPF, and the libraries of libbpf, if one of them is missing.
+///
+/// # Errors
+/// The reason why a program or a library is missing.
+pub(crate) fn bpf() -> Result<(), String> {
+    let is_there = |header: &str| Path::new("/usr/include").join(header).exists();
+    let has = || works(Command::new("clang-19").arg("--version")) && is_there("libelf.h") && is_there("zlib.h");
+    debian("clang for BPF, with libelf and zlib", &["clang-19", "libelf-dev", "zlib1g-dev"], has)
 }
 
 /// Installs curl, the foreign client of the service, if it is missing.

@@ -11,29 +11,38 @@ pub(crate) struct Program {
     /// `--bin` or `--example`.
     kind: &'static str,
     pub(crate) name: &'static str,
+    /// Feature without which the program lacks its main part.
+    pub(crate) feature: Option<&'static str>,
 }
 
 /// First program of every guest, with the path `/init`.
-pub(crate) const INIT: Program = Program { kind: "--example", name: "init" };
+pub(crate) const INIT: Program = Program { kind: "--example", name: "init", feature: None };
 /// The command `tactus`.
-pub(crate) const TACTUS: Program = Program { kind: "--bin", name: "tactus" };
+pub(crate) const TACTUS: Program = Program { kind: "--bin", name: "tactus", feature: None };
 /// The fuzzer of policies and worlds, which searches for inputs that break a law.
-pub(crate) const FUZZ: Program = Program { kind: "--example", name: "fuzz" };
+pub(crate) const FUZZ: Program = Program { kind: "--example", name: "fuzz", feature: None };
 /// The fuzzer of the daemon. On simulated hosts, it searches for faults in the daemon or the guardian that break a
 /// promise.
-pub(crate) const FUZZ_DAEMON: Program = Program { kind: "--example", name: "fuzz-daemon" };
+pub(crate) const FUZZ_DAEMON: Program = Program { kind: "--example", name: "fuzz-daemon", feature: None };
 /// The storm test. It kills or stops the daemon, an agent or the guardian of a live run, and checks that every thread
 /// regains its original attributes.
-pub(crate) const STORM: Program = Program { kind: "--example", name: "storm" };
+pub(crate) const STORM: Program = Program { kind: "--example", name: "storm", feature: None };
 /// The checks of weights and caps in control groups of version 2.
-pub(crate) const SHARES: Program = Program { kind: "--example", name: "shares" };
+pub(crate) const SHARES: Program = Program { kind: "--example", name: "shares", feature: None };
 /// An operator of a whole Debian with the package of Tactus: executes the operator's page, and checks the service.
-pub(crate) const OPERATOR: Program = Program { kind: "--example", name: "operator" };
+pub(crate) const OPERATOR: Program = Program { kind: "--example", name: "operator", feature: None };
 /// A virtual machine for tests, which uses /dev/kvm.
-pub(crate) const MICRO_VM: Program = Program { kind: "--example", name: "micro-vm" };
+pub(crate) const MICRO_VM: Program = Program { kind: "--example", name: "micro-vm", feature: None };
 
 /// Fork-join work of a guest, for live experiments.
-pub(crate) const FORK_JOIN: Program = Program { kind: "--example", name: "fork-join" };
+pub(crate) const FORK_JOIN: Program = Program { kind: "--example", name: "fork-join", feature: None };
+
+/// The feature of programs in BPF, which are compiled by clang.
+pub(crate) const BPF: &str = "scx/bpf";
+/// The program that schedules a kernel through sched_ext.
+pub(crate) const TACTUS_SCX: Program = Program { kind: "--bin", name: "tactus-scx", feature: Some(BPF) };
+/// The trials of this program.
+pub(crate) const TRIALS: Program = Program { kind: "--example", name: "trials", feature: Some(BPF) };
 
 impl Program {
     /// Builds the program in the profile of `cargo test`, and returns the path of its file.
@@ -45,6 +54,7 @@ impl Program {
     pub(crate) fn build_in(self, profile: &str) -> Result<PathBuf> {
         let mut command = cargo(&["build", "--profile", profile, self.kind, self.name]);
         command.args(ALL_PACKAGES).args(["--message-format", "json-render-diagnostics"]);
+        command.args(self.feature.iter().flat_map(|feature| ["--features", feature]));
         let output = command.output().context("cannot run cargo")?;
         if !output.status.success() {
             bail!("{} failed:\n{}", typed(&command), String::from_utf8_lossy(&output.stderr));

@@ -2,6 +2,7 @@
 
 use crate::certs_args::Certs;
 use crate::raising::Raising;
+use crate::scx::Scx;
 use crate::service_args::{
     Events, List, Named, Observe, PageArgs, SERVICE_EXIT_CODES, SchedInfo, Serve, Set, Show, Top,
 };
@@ -66,6 +67,9 @@ pub(crate) enum Command {
     /// Examine this machine: its properties, the enforcement mechanisms that work, and the lateness of its timers
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(Doctor),
+    /// Schedule this kernel by a policy, through sched_ext (docs/sched-ext.md); `tactus scx --help` has its options
+    #[command(disable_help_flag = true)]
+    Scx(Scx),
     /// Serve all VMs of this host: keep what is desired for them, and answer the clients `tactus list` to `tactus events`
     #[command(after_help = SERVICE_EXIT_CODES)]
     Serve(Serve),

@@ -25,6 +25,7 @@ mod record;
 mod recording;
 mod release;
 mod run;
+mod scx;
 mod seeds;
 mod service;
 mod service_args;
@@ -98,6 +99,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Lab(args)) => return experiments::run(&args),
         Some(Command::Demo(args)) => demo::run(&args)?,
         Some(Command::Doctor(args)) => doctor::run(&args)?,
+        Some(Command::Scx(args)) => return Err(scx::run(&args)),
         Some(Command::Serve(args)) => service::serve(&args)?,
         Some(Command::List(args)) => service::list(&args)?,
         Some(Command::Show(args)) => service::show(&args)?,

@@ -175,9 +175,8 @@ impl Recorder {
 
     /// Begins to observe the threads of `owner`. Returns the number of the observation.
     pub(crate) fn observe(&mut self, owner: usize) -> u64 {
-        let of_thread = |thread: &Thread| {
-            (thread.tid, ObservedWaits { before: thread.time, ..ObservedWaits::default() })
-        };
+        let of_thread =
+            |thread: &Thread| (thread.tid, ObservedWaits { before: thread.time, ..ObservedWaits::default() });
         let observed = self.threads().filter(|thread| thread.owner == Some(owner)).map(of_thread).collect();
         self.next_observation += 1;
         self.observations.insert(self.next_observation, observed);

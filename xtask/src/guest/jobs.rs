@@ -2,7 +2,7 @@
 
 use super::boot::{Ran, System, Time};
 use super::kernel::Kernel;
-use crate::program::{MICRO_VM, OPERATOR, Program, SHARES, STORM, TACTUS};
+use crate::program::{MICRO_VM, OPERATOR, Program, SHARES, STORM, TACTUS, TACTUS_SCX, TRIALS};
 use clap::Args;
 use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -171,6 +171,26 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
     Job {
+        name: "guest-scx",
+        title: "guest-scx: every policy schedules a kernel through sched_ext, and the kernel schedules again after each fault",
+        programs: &[TACTUS_SCX, TRIALS],
+        system: System::Archive,
+        is_hypervisor: false,
+        // The virtual CPUs of a guest whose time follows instructions share one clock: a decision that one of them makes
+        // would last as long as the other runs.
+        time: Time::Host,
+        tries: 2,
+        suite_rounds: Some(4),
+        is_random: true,
+        limit: |extent| Duration::from_secs(29 * (seconds(extent) + 4) + 90 + 4 * u64::from(extent.rounds)),
+        words: |extent| {
+            let seconds = seconds(extent).to_string();
+            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--seconds", &seconds].map(String::from);
+            [program.as_slice(), &extent.words()].concat()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
         name: "guest-debian",
         title: "guest-debian: the package and the operator's page in Debian, with systemd and VMs of libvirt",
         programs: &[OPERATOR],
@@ -185,6 +205,11 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
 ];
+
+/// Returns the number of seconds for which each policy schedules the kernel: one in `cargo xtask test`.
+fn seconds(extent: &Extent) -> u64 {
+    if extent.rounds < 50 { 1 } else { 10 }
+}
 
 /// Mechanisms that every guest kernel supports.
 const MECHANISMS: [&str; 6] =

@@ -79,6 +79,11 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     if job.is_hypervisor && kernel.hypervisor.is_empty() {
         return Ok(Outcome::Skipped(format!("no modules of KVM are known for Linux {}", kernel.release)));
     }
+    if job.programs.iter().any(|program| program.feature == Some(program::BPF))
+        && let Err(reason) = component::bpf()
+    {
+        return Ok(Outcome::Skipped(reason));
+    }
     if job.system == System::Debian && !kernel.has_virtio {
         return Ok(Outcome::Skipped(format!("Linux {} is not known to have virtio ports", kernel.release)));
     }

@@ -14,6 +14,7 @@ const PARTS: [(&str, &[&str]); 4] = [
         &[
             "docs/operate.md",
             "docs/promises.md",
+            "docs/sched-ext.md",
             "docs/scenarios.md",
             "docs/report.md",
             "docs/costs.md",

@@ -6,6 +6,7 @@ mod repeat;
 mod trial;
 
 use crate::oracle::{LISA, PERFETTO, SIMSO, TRAPPY};
+use crate::program::BPF;
 use crate::root::{ALL_PACKAGES, cargo};
 use crate::seed::{self, FAULT_SEED};
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
@@ -53,6 +54,7 @@ fn download() {
     let _ = component::tmux();
     let _ = component::systemd();
     let _ = component::cargo_deb();
+    let _ = component::bpf();
     site::download();
     let _ = component::qemu().and_then(|()| guest::fetch());
 }
@@ -71,6 +73,9 @@ pub(crate) fn lints(crates: &[String]) -> Result<Outcome> {
             let mut command = cargo(&["clippy", "--all-targets", "--keep-going"]);
             command.args(crates.is_empty().then_some("--workspace"));
             command.args(crates.iter().flat_map(|name| ["--package", name]));
+            if (crates.is_empty() || crates.iter().any(|name| name == "scx")) && component::bpf().is_ok() {
+                command.args(["--features", BPF]);
+            }
             succeeds(command.args(["--", "-D", "warnings"]))
         }
         Err(reason) => Ok(Outcome::Skipped(reason)),

@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "simservice",
         &["api", "certs", "daemon", "input", "measure", "run", "scenario", "sched", "service", "sys", "trace"],
     ),
+    ("scx", &["input", "measure", "policies", "sched", "sys"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
     ("fuzz", &["policies", "sched", "sim", "trace"]),

@@ -20,6 +20,7 @@ const SYSTEM_CRATES: &[&str] = &[
     "lab",
     "page",
     "python",
+    "scx",
     "service",
     "simhost",
     "simservice",

@@ -1,0 +1,38 @@
+//! `tactus scx`: becomes the program `tactus-scx`, which is apart because its programs in BPF have another licence and need
+//! clang to build.
+
+use crate::failure::{Failure, usage};
+use clap::Args;
+use std::env;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+const PROGRAM: &str = "tactus-scx";
+
+#[derive(Args, Debug)]
+pub(crate) struct Scx {
+    /// Options of the program `tactus-scx`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    options: Vec<OsString>,
+}
+
+/// Replaces this process by the program with these options. Returns why it cannot.
+pub(crate) fn run(args: &Scx) -> Failure {
+    let error = Command::new(program()).args(&args.options).exec();
+    match error.kind() {
+        ErrorKind::NotFound => usage(
+            format!("the program {PROGRAM} is neither beside tactus nor in PATH"),
+            "build it with `cargo build --release --package scx --features bpf`, which needs clang and libelf (docs/sched-ext.md)",
+        ),
+        _ => Failure::Failed(anyhow::Error::new(error).context(format!("cannot run {PROGRAM}"))),
+    }
+}
+
+/// Returns the program beside this one, or else its name, which is looked up in PATH.
+fn program() -> PathBuf {
+    let beside = env::current_exe().ok().map(|this| this.with_file_name(PROGRAM));
+    beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(PROGRAM))
+}

@@ -1,0 +1,603 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The bridge: a sched_ext scheduler whose decisions are made in user space.
+ *
+ * A thread is managed or unmanaged. Each event of a managed thread goes to the user side through a ring buffer. The user
+ * side answers with batches of commands: "CPU c runs thread t". A CPU dispatches the thread that was chosen for it. The
+ * threads are always in a dispatch queue, whether or not the user side lives:
+ *
+ *   wake-up ──▶ enqueue() ──▶ WAITING ──▶ dispatch() of the chosen CPU ──▶ local queue ──▶ running
+ *                   │                           ▲
+ *                   └── event ──▶ user side ── command, kick
+ *
+ * There are two modes. If all threads are managed, a thread runs only while it is chosen. If the threads of some processes
+ * are managed, the user side chooses a thread while its promise has CPU time left; these and all other threads compete by
+ * weight (queue FAIR) for the CPUs without a chosen thread.
+ *
+ * Fallback. The user side confirms its life with each batch. If no batch comes for three beats (150 to 200 ms), or if the ring
+ * buffer is full, all threads run by weight, in the order of their virtual times. After eight beats, the bridge ends, and
+ * all threads return to the kernel's fair class. If the user side ends, the kernel removes the bridge at once.
+ */
+#include "kernel.h"
+#include "interface.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* Dispatch queues: managed threads that wait for the user side, and unmanaged threads. */
+#define WAITING 1
+#define FAIR 2
+
+/* Slice of a chosen thread. The user side ends time slices, so this is only the interval of checks. */
+#define CHOSEN_SLICE_NS SCX_SLICE_DFL
+/* Slice of a thread in the queue FAIR. */
+#define FAIR_SLICE_NS 2000000ULL
+
+/*
+ * Interval of the heartbeat, and the numbers of beats without a batch after which the bridge dispatches by itself, and ends.
+ * Beats are counted, not time: after a pause of the whole machine, the user side has as much time as the bridge.
+ */
+#define BEAT_NS 50000000ULL
+#define LATE_BEATS 3
+#define GONE_BEATS 8
+
+/* A thread, from init_task() until its end. */
+struct thread {
+	bool is_managed;
+	/* Whether the thread competes by weight while it is not chosen. */
+	bool competes;
+	/* The CPU for which the user side has chosen the thread last. */
+	s32 cpu;
+	/* When the thread began to run. */
+	u64 since;
+};
+
+struct timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/* The managed processes, if not all are. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, s32);
+	__type(value, u32);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct batch);
+} batches SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ending);
+} endings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer);
+} heartbeat SEC(".maps");
+
+/* The choice of the user side for a CPU. */
+struct choice {
+	/* The thread; 0: none. */
+	s32 tid;
+	/* Whether the thread was in no queue when the CPU looked for it. */
+	u32 is_absent;
+};
+
+static struct choice choices[CPUS_MAX];
+
+/* Whether the bridge dispatches by itself: until the first batch, and when the user side is late. */
+static volatile u32 is_fallback = 1;
+/* Number of batches, and what the last beat has seen of it. */
+static volatile u64 heard;
+static u64 heard_before;
+/* Number of beats since the last batch. */
+static u32 silence;
+static u64 lost, dispatched, absent;
+static u32 fallbacks;
+/* Virtual time of the unmanaged threads, and of all threads in the fallback. */
+static u64 fair_now;
+
+static struct settings *the_settings(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&settings, &zero);
+}
+
+static struct thread *thread_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&threads, p, 0, 0);
+}
+
+static struct choice *choice_on(s32 cpu)
+{
+	u32 at = cpu;
+
+	/* The verifier must see the comparison of the value that is the index. */
+	barrier_var(at);
+	return at < CPUS_MAX ? &choices[at] : 0;
+}
+
+/* Returns the choice that is this thread; 0: it is not chosen. */
+static struct choice *choice_of(struct task_struct *p, struct thread *thread)
+{
+	struct choice *choice = choice_on(thread->cpu);
+
+	return choice && choice->tid == p->pid ? choice : 0;
+}
+
+/* A full buffer would leave the user side with a wrong state of the threads. */
+static void lose(void)
+{
+	__sync_fetch_and_add(&lost, 1);
+	is_fallback = 1;
+}
+
+static void report(struct task_struct *p, u32 kind, s32 cpu, s32 other)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		lose();
+		return;
+	}
+	*event = (struct event){ bpf_ktime_get_ns(), kind, cpu, p->pid, other };
+	/*
+	 * No decision follows from the begin and the end of a run, which only give its CPU time. If they woke the user side, it
+	 * would preempt a thread, whose end would wake it again.
+	 */
+	bpf_ringbuf_submit(event, kind == EVENT_RUN || kind == EVENT_STOP ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
+}
+
+static void report_thread(struct task_struct *p, u32 kind, s32 parent, const struct cpumask *mask)
+{
+	struct thread_event *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
+
+	if (!it) {
+		lose();
+		return;
+	}
+	it->event = (struct event){ bpf_ktime_get_ns(), kind, -1, p->pid, parent };
+	it->nice = p->static_prio - 120;
+	it->policy = p->policy;
+	bpf_probe_read_kernel(it->mask, sizeof(it->mask), mask);
+	bpf_ringbuf_submit(it, BPF_RB_FORCE_WAKEUP);
+}
+
+static void set_slice(struct task_struct *p, u64 slice)
+{
+	/* Before Linux 6.19, a scheduler writes the field. */
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(p, slice);
+	else
+		p->scx.slice = slice;
+}
+
+static void set_vtime(struct task_struct *p, u64 vtime)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_dsq_vtime))
+		scx_bpf_task_set_dsq_vtime(p, vtime);
+	else
+		p->scx.dsq_vtime = vtime;
+}
+
+/* ---- Membership ---- */
+
+/* Kernel threads of one CPU serve this CPU, so they run there at once. */
+static bool serves_cpu(struct task_struct *p)
+{
+	return p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1 && scx_bpf_nr_cpu_ids() > 1;
+}
+
+SEC("struct_ops.s/init_task")
+s32 BPF_PROG(bridge_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct thread *thread = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct settings *with = the_settings();
+	s32 tgid = p->tgid;
+
+	if (!thread || !with)
+		return -12; /* ENOMEM */
+	if (tgid == with->own_tgid || serves_cpu(p))
+		thread->is_managed = false;
+	else
+		thread->is_managed = with->manages_all || bpf_map_lookup_elem(&processes, &tgid);
+	thread->competes = !with->manages_all;
+	thread->cpu = -1;
+	return 0;
+}
+
+SEC("struct_ops/enable")
+void BPF_PROG(bridge_enable, struct task_struct *p)
+{
+	struct thread *thread = thread_of(p);
+
+	/* A thread without history is as far as the others. */
+	set_vtime(p, fair_now);
+	if (thread && thread->is_managed)
+		report_thread(p, EVENT_ATTACH, p->real_parent->pid, p->cpus_ptr);
+}
+
+SEC("struct_ops/disable")
+void BPF_PROG(bridge_disable, struct task_struct *p)
+{
+	struct thread *thread = thread_of(p);
+
+	if (thread && thread->is_managed)
+		report(p, EVENT_DETACH, -1, 0);
+}
+
+SEC("struct_ops/set_weight")
+void BPF_PROG(bridge_set_weight, struct task_struct *p, u32 weight)
+{
+	struct thread *thread = thread_of(p);
+
+	if (thread && thread->is_managed)
+		report_thread(p, EVENT_CHANGE, 0, p->cpus_ptr);
+}
+
+SEC("struct_ops/set_cpumask")
+void BPF_PROG(bridge_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	struct thread *thread = thread_of(p);
+
+	if (thread && thread->is_managed)
+		report_thread(p, EVENT_CHANGE, 0, mask);
+}
+
+/* ---- Events ---- */
+
+SEC("struct_ops/runnable")
+void BPF_PROG(bridge_runnable, struct task_struct *p, u64 flags)
+{
+	struct thread *thread = thread_of(p);
+	struct task_struct *waker = bpf_get_current_task_btf();
+
+	if (thread && thread->is_managed)
+		report(p, EVENT_WAKE, -1, flags & SCX_ENQ_WAKEUP ? waker->pid : 0);
+}
+
+SEC("struct_ops/quiescent")
+void BPF_PROG(bridge_quiescent, struct task_struct *p, u64 flags)
+{
+	struct thread *thread = thread_of(p);
+
+	if (thread && thread->is_managed)
+		report(p, EVENT_SLEEP, -1, 0);
+}
+
+/*
+ * Returns whether a thread must make room: a real-time thread had preempted it, it resumes, and meanwhile another thread
+ * was chosen, or, if all are managed, none.
+ */
+static bool is_in_the_way(struct task_struct *p, struct thread *thread, struct choice *choice)
+{
+	/* These threads come without a choice, and must run. */
+	if (p->migration_disabled || p->flags & PF_EXITING || serves_cpu(p))
+		return false;
+	if (!choice || choice->tid == p->pid)
+		return false;
+	if (choice->tid && !choice->is_absent)
+		return true;
+	return thread->is_managed && !thread->competes;
+}
+
+SEC("struct_ops/running")
+void BPF_PROG(bridge_running, struct task_struct *p)
+{
+	struct thread *thread = thread_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	if (!thread)
+		return;
+	thread->since = bpf_ktime_get_ns();
+	if ((s64)(p->scx.dsq_vtime - fair_now) > 0)
+		fair_now = p->scx.dsq_vtime;
+	if (thread->is_managed)
+		report(p, EVENT_RUN, cpu, 0);
+	if (!is_fallback && is_in_the_way(p, thread, choice_on(cpu))) {
+		set_slice(p, 0);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+}
+
+SEC("struct_ops/stopping")
+void BPF_PROG(bridge_stopping, struct task_struct *p, bool runnable)
+{
+	struct thread *thread = thread_of(p);
+	u64 ran;
+
+	if (!thread)
+		return;
+	ran = bpf_ktime_get_ns() - thread->since;
+	/* The scale of the weights is that of control groups: 100 is normal. */
+	set_vtime(p, p->scx.dsq_vtime + ran * 100 / (p->scx.weight ?: 1));
+	if (thread->is_managed)
+		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0);
+}
+
+SEC("struct_ops/yield")
+bool BPF_PROG(bridge_yield, struct task_struct *from, struct task_struct *to)
+{
+	struct thread *thread = thread_of(from);
+
+	if (thread && thread->is_managed)
+		report(from, EVENT_YIELD, -1, 0);
+	set_slice(from, 0);
+	return false;
+}
+
+/* ---- Dispatch ---- */
+
+SEC("struct_ops/select_cpu")
+s32 BPF_PROG(bridge_select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
+{
+	struct thread *thread = thread_of(p);
+	bool is_idle = false;
+	s32 cpu;
+
+	if (thread && thread->is_managed && !is_fallback && (!thread->competes || choice_of(p, thread)))
+		return prev_cpu;
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, flags, &is_idle);
+	if (is_idle)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_SLICE_NS, 0);
+	return cpu;
+}
+
+SEC("struct_ops/enqueue")
+void BPF_PROG(bridge_enqueue, struct task_struct *p, u64 flags)
+{
+	struct thread *thread = thread_of(p);
+	u64 vtime = p->scx.dsq_vtime, queue;
+	s32 here = bpf_get_smp_processor_id();
+	struct choice *choice;
+
+	/* A kernel thread that has used up its slice waits as the others do. */
+	if (serves_cpu(p) && flags & SCX_ENQ_WAKEUP) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_SLICE_NS, flags);
+		return;
+	}
+	/* A thread that has slept for long gets no more than a slice in advance. */
+	if ((s64)(vtime + FAIR_SLICE_NS - fair_now) < 0)
+		vtime = fair_now - FAIR_SLICE_NS;
+	queue = thread && thread->is_managed && !thread->competes ? WAITING : FAIR;
+	scx_bpf_dsq_insert_vtime(p, queue, FAIR_SLICE_NS, vtime, flags);
+	/* The command came before the thread. A CPU that stops the thread dispatches afterwards anyway. */
+	choice = thread ? choice_of(p, thread) : 0;
+	if (choice && (flags & SCX_ENQ_WAKEUP || thread->cpu != here)) {
+		choice->is_absent = 0;
+		scx_bpf_kick_cpu(thread->cpu, SCX_KICK_PREEMPT);
+	}
+}
+
+/* Moves thread `tid` from its queue to the local queue of this CPU. */
+static bool take(s32 tid, s32 cpu)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p = bpf_task_from_pid(tid);
+	struct thread *thread;
+	bool done = false;
+
+	if (!p)
+		return false;
+	thread = thread_of(p);
+	/* The mask may have changed since the choice. */
+	if (thread && bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+		if (!bpf_iter_scx_dsq_new(&it, thread->competes ? FAIR : WAITING, 0)) {
+			scx_bpf_dsq_move_set_slice(&it, CHOSEN_SLICE_NS);
+			done = scx_bpf_dsq_move(&it, p, SCX_DSQ_LOCAL, 0);
+		}
+		bpf_iter_scx_dsq_destroy(&it);
+	}
+	bpf_task_release(p);
+	return done;
+}
+
+SEC("struct_ops/dispatch")
+void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct choice *choice = choice_on(cpu);
+	struct settings *with = the_settings();
+
+	if (!choice || !with)
+		return;
+	if (is_fallback) {
+		if (!scx_bpf_dsq_move_to_local(WAITING))
+			scx_bpf_dsq_move_to_local(FAIR);
+		return;
+	}
+	if (choice->tid && prev && prev->pid == choice->tid && prev->scx.flags & SCX_TASK_QUEUED) {
+		/*
+		 * Where all threads are managed, the policy does not know of the few others, which are mostly kernel
+		 * threads that have used up a slice. They get a slice for each whole slice of the policy's threads.
+		 */
+		if (with->manages_all && !prev->scx.slice && scx_bpf_dsq_move_to_local(FAIR))
+			return;
+		set_slice(prev, CHOSEN_SLICE_NS);
+		return;
+	}
+	if (choice->tid && take(choice->tid, cpu)) {
+		__sync_fetch_and_add(&dispatched, 1);
+		return;
+	}
+	if (choice->tid) {
+		choice->is_absent = 1;
+		__sync_fetch_and_add(&absent, 1);
+	}
+	scx_bpf_dsq_move_to_local(FAIR);
+}
+
+/* ---- The user side ---- */
+
+/* Makes a thread unmanaged: the policy has refused it. */
+static void release(struct task_struct *p, struct thread *thread)
+{
+	struct bpf_iter_scx_dsq it;
+
+	thread->is_managed = false;
+	bpf_rcu_read_lock();
+	if (!bpf_iter_scx_dsq_new(&it, WAITING, 0)) {
+		scx_bpf_dsq_move_set_slice(&it, FAIR_SLICE_NS);
+		scx_bpf_dsq_move_set_vtime(&it, p->scx.dsq_vtime);
+		scx_bpf_dsq_move_vtime(&it, p, FAIR, 0);
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	bpf_rcu_read_unlock();
+}
+
+/* Applies the commands in `batches`. */
+SEC("syscall")
+int bridge_apply(struct report *report)
+{
+	u32 zero = 0;
+	struct batch *batch = bpf_map_lookup_elem(&batches, &zero);
+	u32 count, i;
+
+	if (!batch)
+		return -1;
+	heard++;
+	count = batch->count < COMMANDS_MAX ? batch->count : COMMANDS_MAX;
+	bpf_for(i, 0, count) {
+		struct command command;
+		struct task_struct *p;
+		struct thread *thread;
+		struct choice *choice;
+
+		if (i >= COMMANDS_MAX)
+			break;
+		command = batch->commands[i];
+		choice = choice_on(command.cpu);
+		if (choice)
+			*choice = (struct choice){ command.tid, 0 };
+		p = command.tid ? bpf_task_from_pid(command.tid) : 0;
+		if (!p)
+			continue;
+		thread = thread_of(p);
+		if (thread && choice)
+			thread->cpu = command.cpu;
+		else if (thread)
+			release(p, thread);
+		bpf_task_release(p);
+	}
+	if (is_fallback && !lost)
+		is_fallback = 0;
+	/* All choices stand before the first CPU looks. */
+	bpf_for(i, 0, count) {
+		if (i >= COMMANDS_MAX)
+			break;
+		if (batch->commands[i].cpu >= 0)
+			scx_bpf_kick_cpu(batch->commands[i].cpu, SCX_KICK_PREEMPT);
+	}
+	report->lost = lost;
+	report->dispatched = dispatched;
+	report->absent = absent;
+	report->is_fallback = is_fallback;
+	report->fallbacks = fallbacks;
+	return 0;
+}
+
+static int beat(void *map, int *key, struct timer *timer)
+{
+	u32 cpus = scx_bpf_nr_cpu_ids(), cpu;
+
+	silence = heard == heard_before ? silence + 1 : 0;
+	heard_before = heard;
+	/* Before the first batch, the user side is still loading. */
+	if (!heard)
+		silence = 0;
+	if (silence >= LATE_BEATS && !is_fallback) {
+		is_fallback = 1;
+		fallbacks++;
+		bpf_for(cpu, 0, cpus)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	if (silence >= GONE_BEATS) {
+		static char text[] = "the user side is silent";
+		unsigned long long nothing = 0;
+
+		scx_bpf_exit_bstr(0, text, &nothing, 0);
+		return 0;
+	}
+	bpf_timer_start(&timer->timer, BEAT_NS, 0);
+	return 0;
+}
+
+SEC("struct_ops.s/init")
+s32 BPF_PROG(bridge_init)
+{
+	u32 zero = 0;
+	struct timer *timer = bpf_map_lookup_elem(&heartbeat, &zero);
+	s32 error = scx_bpf_create_dsq(WAITING, -1);
+
+	if (!error)
+		error = scx_bpf_create_dsq(FAIR, -1);
+	if (error || !timer)
+		return error ?: -1;
+	bpf_timer_init(&timer->timer, &heartbeat, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&timer->timer, beat);
+	return bpf_timer_start(&timer->timer, BEAT_NS, 0);
+}
+
+SEC("struct_ops/exit")
+void BPF_PROG(bridge_exit, struct scx_exit_info *info)
+{
+	u32 zero = 0;
+	struct ending *ending = bpf_map_lookup_elem(&endings, &zero);
+
+	if (!ending)
+		return;
+	ending->code = info->exit_code;
+	bpf_probe_read_kernel_str(ending->reason, sizeof(ending->reason), info->reason);
+	bpf_probe_read_kernel_str(ending->message, sizeof(ending->message), info->msg);
+	ending->kind = info->kind;
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops bridge = {
+	.select_cpu = (void *)bridge_select_cpu,
+	.enqueue = (void *)bridge_enqueue,
+	.dispatch = (void *)bridge_dispatch,
+	.runnable = (void *)bridge_runnable,
+	.running = (void *)bridge_running,
+	.stopping = (void *)bridge_stopping,
+	.quiescent = (void *)bridge_quiescent,
+	.yield = (void *)bridge_yield,
+	.set_weight = (void *)bridge_set_weight,
+	.set_cpumask = (void *)bridge_set_cpumask,
+	.init_task = (void *)bridge_init_task,
+	.enable = (void *)bridge_enable,
+	.disable = (void *)bridge_disable,
+	.init = (void *)bridge_init,
+	.exit = (void *)bridge_exit,
+	.flags = SCX_OPS_ENQ_LAST,
+	.timeout_ms = 20000,
+	.name = "tactus_bridge",
+};

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The records between the bridge in the kernel (bridge.bpf.c) and its user side (src/interface.rs). Both are of the same build,
+ * so there are no versions.
+ */
+#ifndef TACTUS_INTERFACE_H
+#define TACTUS_INTERFACE_H
+
+/* Maximum number of CPUs: that of a machine (CPUS_MAX of crates/sched). */
+#define CPUS_MAX 1024
+/* Number of 64-bit words of a CPU mask. */
+#define MASK_WORDS (CPUS_MAX / 64)
+/* Maximum number of commands in a batch. */
+#define COMMANDS_MAX 512
+
+/* What has happened to a thread. */
+enum event_kind {
+	/* The thread is scheduled by the bridge from now on. */
+	EVENT_ATTACH = 1,
+	/* The thread is no longer scheduled by the bridge. */
+	EVENT_DETACH = 2,
+	/* The thread has become runnable. */
+	EVENT_WAKE = 3,
+	/* The thread is no longer runnable. */
+	EVENT_SLEEP = 4,
+	/* The thread begins to run. */
+	EVENT_RUN = 5,
+	/* The thread ceases to run. */
+	EVENT_STOP = 6,
+	/* The thread has called sched_yield(). */
+	EVENT_YIELD = 7,
+	/* The nice value or the CPU mask of the thread has changed. */
+	EVENT_CHANGE = 8,
+};
+
+struct event {
+	/* CLOCK_MONOTONIC. Unit: ns. */
+	u64 at;
+	u32 kind;
+	/* The CPU, for EVENT_RUN and EVENT_STOP. */
+	s32 cpu;
+	s32 tid;
+	/* For EVENT_WAKE: the waking thread. For EVENT_ATTACH: the parent of a new thread. 0: none. */
+	s32 other;
+};
+
+/* EVENT_ATTACH and EVENT_CHANGE. */
+struct thread_event {
+	struct event event;
+	s32 nice;
+	/* Scheduling policy of the thread: SCHED_NORMAL, SCHED_BATCH or SCHED_IDLE. */
+	u32 policy;
+	u64 mask[MASK_WORDS];
+};
+
+/* Instruction of the user side. */
+struct command {
+	/* The CPU; -1: the thread is not managed any longer. */
+	s32 cpu;
+	/* The thread that runs on the CPU; 0: none. */
+	s32 tid;
+};
+
+struct batch {
+	u32 count;
+	u32 reserved;
+	struct command commands[COMMANDS_MAX];
+};
+
+/* Result of a batch. */
+struct report {
+	/* Number of events that found the buffer full. */
+	u64 lost;
+	/* Number of dispatches of chosen threads, and number of dispatches whose chosen thread was not there. */
+	u64 dispatched;
+	u64 absent;
+	/* Whether the bridge dispatches by itself, because the user side was late or events were lost. */
+	u32 is_fallback;
+	/* Number of times that the user side was late. */
+	u32 fallbacks;
+};
+
+/* Settings, before the bridge begins. */
+struct settings {
+	/* Whether all threads of user processes are managed, not only those of the listed processes. */
+	u32 manages_all;
+	/* The process of the user side, whose threads are never managed. */
+	s32 own_tgid;
+};
+
+/* Why the bridge has ended. */
+struct ending {
+	s64 code;
+	u32 kind;
+	u32 reserved;
+	char reason[128];
+	char message[512];
+};
+
+#endif

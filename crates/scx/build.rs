@@ -1,0 +1,43 @@
+//! Compiles the programs in BPF, with the feature `bpf`.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Compilers to try, the first one that runs.
+const COMPILERS: [&str; 5] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18"];
+/// Minimum version of clang: earlier versions lack instructions that the programs use.
+const VERSION_LEAST: u32 = 17;
+
+fn main() {
+    println!("cargo:rerun-if-changed=bpf");
+    println!("cargo:rerun-if-env-changed=BPF_CLANG");
+    if env::var_os("CARGO_FEATURE_BPF").is_none() {
+        return;
+    }
+    let folder = |name: &str| PathBuf::from(env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name}")));
+    let (source, to) = (folder("CARGO_MANIFEST_DIR").join("bpf"), folder("OUT_DIR"));
+    let mut compile = Command::new(compiler());
+    compile.args(["--target=bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]);
+    compile.arg("-I").arg(folder("DEP_BPF_INCLUDE"));
+    compile.arg("-c").arg(source.join("bridge.bpf.c")).arg("-o").arg(to.join("bridge.bpf.o"));
+    let status = compile.status().unwrap_or_else(|error| panic!("{compile:?}: {error}"));
+    assert!(status.success(), "{compile:?} failed");
+}
+
+fn compiler() -> String {
+    if let Ok(compiler) = env::var("BPF_CLANG") {
+        return compiler;
+    }
+    let is_good = |name: &&&str| version(name).is_some_and(|version| version >= VERSION_LEAST);
+    let found = COMPILERS.iter().find(is_good);
+    let found = found.unwrap_or_else(|| {
+        panic!("the feature `bpf` needs clang {VERSION_LEAST} or later: install it, or set BPF_CLANG to its path")
+    });
+    (*found).to_string()
+}
+
+fn version(compiler: &str) -> Option<u32> {
+    let output = Command::new(compiler).arg("-dumpversion").output().ok()?;
+    String::from_utf8(output.stdout).ok()?.split('.').next()?.trim().parse().ok()
+}

@@ -1,0 +1,218 @@
+//! Trials of `tactus-scx` on a kernel with sched_ext: every policy schedules the kernel under load, promises are kept, and
+//! the kernel has its own scheduler again after every end of the program.
+//!
+//! `cargo xtask vm-test guest-scx` runs this program in a guest kernel, because a scheduler that fails disturbs the whole
+//! machine for some time. All threads of the kernel change their scheduler.
+//!
+//! Exit code 0: all checks passed. Exit code 1: a check failed. Exit code 2: invalid input. Exit code 77: this kernel has no
+//! sched_ext.
+
+mod load;
+mod scheduler;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use fuzz::Dice;
+use load::{Load, Probe, hogs};
+use sched::{CpuId, CpuSet, Nanos};
+use scheduler::{Scheduler, is_loaded, scheduler_ends_within};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use sys::attributes::{self, Attributes, Policy};
+use sys::{affinity, clock, thread};
+
+/// Maximum time from a kill or a stop of the user side until the kernel schedules by itself again.
+const GIVEN_BACK: Nanos = Nanos::s(1);
+/// Maximum time in which a thread that wakes every millisecond does not run after a stop of the user side: four beats of
+/// the bridge, and a slice of each hog.
+const PROGRESS: Nanos = Nanos::ms(250);
+
+#[derive(Parser, Debug)]
+#[command(about = "Tries tactus-scx on this kernel", version)]
+struct Line {
+    /// The command under test
+    #[arg(long)]
+    tactus_scx: PathBuf,
+    /// Seconds for which each policy schedules the kernel
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Number of rounds in which the user side is killed or stopped
+    #[arg(long, default_value_t = 50)]
+    rounds: u32,
+    /// Number of the first round, to skip the rounds before it
+    #[arg(long, default_value_t = 1)]
+    first: u32,
+    /// Seed of the rounds
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+type Check = (&'static str, fn(&Line) -> Result<()>);
+
+const CHECKS: &[Check] = &[
+    ("every policy schedules the kernel beside messages and hogs", policies),
+    ("a promise is kept beside hogs, and the hogs share the rest", promise),
+    ("a promise that does not fit is refused, and the thread competes", refused),
+    ("another scheduler is not displaced", taken),
+    ("a thread runs only on the CPUs of its changing mask", masks),
+    ("10,000 short-lived threads come and go", short_lived),
+    ("the kernel schedules by itself after the user side is killed or stopped", storm),
+];
+
+fn main() -> ExitCode {
+    let line = Line::parse();
+    if is_loaded().is_err() {
+        println!("this kernel has no sched_ext");
+        return ExitCode::from(77);
+    }
+    if let Err(error) = observe() {
+        println!("cannot run in real time: {error}");
+        return ExitCode::from(2);
+    }
+    let mut failed = false;
+    for (name, check) in CHECKS {
+        let begin = clock::now();
+        let outcome = check(&line);
+        let took = clock::now().since(begin);
+        match outcome {
+            Ok(()) => println!("{name}: ok ({took})"),
+            Err(error) => {
+                println!("{name}: FAILED: {error:#}");
+                failed = true;
+            }
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Makes this thread a real-time thread, which the schedulers under trial do not schedule. Its children are ordinary.
+fn observe() -> sys::Result<()> {
+    let me = thread::current();
+    let real_time = Attributes { policy: Policy::Fifo { priority: 50 }, reset_on_fork: true, slice: None };
+    attributes::apply(me, real_time)
+}
+
+fn policies(line: &Line) -> Result<()> {
+    for policy in policies::ALL {
+        let scheduler = Scheduler::start(line, &["--policy", policy.name])?;
+        let load = Load::start()?;
+        clock::sleep(Nanos::s(line.seconds));
+        let (messages, times) = load.end()?;
+        let summary = scheduler.end().with_context(|| policy.name)?;
+        println!("  {}: {messages} messages, hogs {times:?}, {summary}", policy.name);
+        ensure!(messages > 0 && times.iter().all(|time| !time.is_zero()), "{}: a thread never ran", policy.name);
+        ensure!(summary["fallbacks"] == 0, "{}: the user side was late", policy.name);
+    }
+    Ok(())
+}
+
+fn promise(line: &Line) -> Result<()> {
+    let hogs = hogs(5)?;
+    let promised = hogs[0].0.pid().to_string();
+    let promise = format!("{promised}=2ms/10ms");
+    let scheduler = Scheduler::start(line, &["--policy", "edf", "--pid", &promised, "--promise", &promise])?;
+    let before = hogs.iter().map(|(_, meter)| meter.read()).collect::<sys::Result<Vec<_>>>()?;
+    clock::sleep(Nanos::s(4));
+    let after = hogs.iter().map(|(_, meter)| meter.read()).collect::<sys::Result<Vec<_>>>()?;
+    let summary = scheduler.end()?;
+    let ran: Vec<Nanos> =
+        before.iter().zip(&after).map(|(before, after)| after.ran.saturating_sub(before.ran)).collect();
+    let received = &summary["promises"][&promised];
+    println!("  {received}, CPU times {ran:?}");
+    let (judged, missed) = (received["judged"].as_u64(), received["missed"].as_u64());
+    ensure!(judged.is_some_and(|judged| judged > 350), "too few periods: {received}");
+    ensure!(missed.zip(judged).is_some_and(|(missed, judged)| missed * 50 <= judged), "missed periods: {received}");
+    let others = &ran[1..];
+    let (least, most) = (others.iter().min(), others.iter().max());
+    ensure!(
+        least.zip(most).is_some_and(|(least, most)| least.as_ns() * 10 >= most.as_ns() * 9),
+        "the hogs have unequal shares: {ran:?}"
+    );
+    Ok(())
+}
+
+fn refused(line: &Line) -> Result<()> {
+    let hogs = hogs(3)?;
+    let pids: Vec<String> = hogs.iter().map(|(hog, _)| hog.pid().to_string()).collect();
+    // Two CPUs have room for two of them.
+    let promises: Vec<String> = pids.iter().map(|pid| format!("{pid}=8ms/10ms")).collect();
+    let mut args = vec!["--policy", "edf", "--for", "2s"];
+    pids.iter().zip(&promises).for_each(|(pid, promise)| args.extend(["--pid", pid, "--promise", promise]));
+    let scheduler = Scheduler::start(line, &args)?;
+    let before = hogs.iter().map(|(_, meter)| meter.read()).collect::<sys::Result<Vec<_>>>()?;
+    clock::sleep(Nanos::ms(1_500));
+    let after = hogs.iter().map(|(_, meter)| meter.read()).collect::<sys::Result<Vec<_>>>()?;
+    let (code, errors) = scheduler.wait()?;
+    ensure!(code == Some(0) && errors.matches("refused: thread").count() == 1, "{code:?}: {errors}");
+    let ran = |at: usize| after[at].ran.saturating_sub(before[at].ran);
+    ensure!((0..3).all(|at| !ran(at).is_zero()), "a thread never ran");
+    Ok(())
+}
+
+fn taken(line: &Line) -> Result<()> {
+    let first = Scheduler::start(line, &["--policy", "eevdf"])?;
+    let second = std::process::Command::new(&line.tactus_scx).args(["--policy", "cfs"]).output()?;
+    let errors = String::from_utf8_lossy(&second.stderr).into_owned();
+    ensure!(second.status.code() == Some(3) && errors.contains("the scheduler tactus_bridge is loaded"), "{errors}");
+    ensure!(is_loaded()?, "the first scheduler has ended");
+    first.end()?;
+    Ok(())
+}
+
+fn masks(line: &Line) -> Result<()> {
+    let scheduler = Scheduler::start(line, &["--policy", "cfs"])?;
+    let load = Load::start()?;
+    let hog = &hogs(1)?[0].0;
+    for round in 0..200 {
+        let cpu = CpuId::new(round % 2);
+        affinity::set(hog.pid(), &CpuSet::one(cpu))?;
+        clock::sleep(Nanos::ms(5));
+        let status = thread::status(hog.pid())?;
+        ensure!(status.cpu == cpu.index(), "round {round}: it is on CPU {}, and may only use {cpu}", status.cpu);
+    }
+    load.end()?;
+    scheduler.end()?;
+    Ok(())
+}
+
+fn short_lived(line: &Line) -> Result<()> {
+    let scheduler = Scheduler::start(line, &["--policy", "eevdf"])?;
+    let hogs = hogs(1)?;
+    for _ in 0..500 {
+        let threads: Vec<_> = (0..20).map(|_| std::thread::spawn(|| {})).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+    }
+    drop(hogs);
+    let summary = scheduler.end()?;
+    println!("  {summary}");
+    ensure!(summary["events"].as_u64().is_some_and(|events| events >= 40_000), "too few events: {summary}");
+    Ok(())
+}
+
+fn storm(line: &Line) -> Result<()> {
+    for round in line.first..line.first + line.rounds {
+        let mut dice = Dice::new(line.seed.wrapping_add(u64::from(round)));
+        let policy = policies::ALL[dice.below(policies::ALL.len() as u64) as usize].name;
+        let (is_kill, delay) = (dice.one_in(2), Nanos::us(dice.below(300_000)));
+        let what = format!(
+            "round {round} of seed {}: {policy}, {} after {delay}",
+            line.seed,
+            if is_kill { "kill" } else { "stop" }
+        );
+        let scheduler = Scheduler::start(line, &["--policy", policy])?;
+        let (load, probe) = (Load::start()?, Probe::start());
+        clock::sleep(delay);
+        let process = scheduler.process()?;
+        if is_kill {
+            process.kill()?
+        } else {
+            process.stop()?
+        };
+        let took =
+            scheduler_ends_within(GIVEN_BACK).with_context(|| format!("{what}: the scheduler is still loaded"))?;
+        let (longest, _) = (probe.end(), load.end()?);
+        println!("  {what}: given back after {took}, the longest pause was {longest}");
+        ensure!(longest <= PROGRESS, "{what}: a thread did not run for {longest}");
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! [`Scheduler`]: a running `tactus-scx`.
+
+use crate::Line;
+use anyhow::{Context, Result, bail, ensure};
+use sched::Nanos;
+use serde_json::Value;
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use sys::clock;
+use sys::process::Process;
+
+/// Maximum time until the scheduler is loaded.
+const LOADED: Nanos = Nanos::s(30);
+/// Maximum time until the program ends after a request.
+const ENDED: Nanos = Nanos::s(5);
+
+/// Returns whether a scheduler is loaded.
+pub(crate) fn is_loaded() -> Result<bool> {
+    let state = fs::read_to_string("/sys/kernel/sched_ext/state").context("this kernel has no sched_ext")?;
+    Ok(state.trim() == "enabled")
+}
+
+/// Waits until the kernel schedules by itself. Returns the time; `None`: it took longer than `limit`.
+pub(crate) fn scheduler_ends_within(limit: Nanos) -> Option<Nanos> {
+    let begin = clock::now();
+    loop {
+        let passed = clock::now().since(begin);
+        if fs::read_to_string("/sys/kernel/sched_ext/state").is_ok_and(|state| state.trim() == "disabled") {
+            return Some(passed);
+        }
+        if passed > limit {
+            return None;
+        }
+        clock::sleep(Nanos::ms(1));
+    }
+}
+
+/// A program that is killed when the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    child: Child,
+}
+
+impl Scheduler {
+    /// Starts the program, and waits until its scheduler is loaded.
+    pub(crate) fn start(line: &Line, args: &[&str]) -> Result<Scheduler> {
+        let mut command = Command::new(&line.tactus_scx);
+        command.args(args).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut scheduler = Scheduler { child: command.spawn().context("cannot start tactus-scx")? };
+        let end = clock::now().saturating_add(LOADED);
+        while !is_loaded()? {
+            if let Some(status) = scheduler.child.try_wait()? {
+                bail!("{args:?} ended with {status}: {}", scheduler.errors());
+            }
+            ensure!(clock::now() < end, "{args:?} has loaded no scheduler");
+            clock::sleep(Nanos::ms(5));
+        }
+        Ok(scheduler)
+    }
+
+    pub(crate) fn process(&self) -> Result<Process> {
+        Ok(Process::open(self.child.id())?)
+    }
+
+    /// Requests the end of the program. Returns its summary.
+    pub(crate) fn end(mut self) -> Result<Value> {
+        let process = self.process()?;
+        process.terminate()?;
+        ensure!(process.ends_within(ENDED), "the program does not end");
+        let status = self.child.wait()?;
+        ensure!(status.success(), "it ended with {status}: {}", self.errors());
+        let mut text = String::new();
+        self.child.stdout.take().context("it has an output")?.read_to_string(&mut text)?;
+        ensure!(scheduler_ends_within(ENDED).is_some(), "its scheduler is still loaded");
+        serde_json::from_str(&text).with_context(|| format!("its output is no JSON: {text}"))
+    }
+
+    /// Waits for the end of the program. Returns its exit code, and what it has written on standard error.
+    pub(crate) fn wait(mut self) -> Result<(Option<i32>, String)> {
+        ensure!(self.process()?.ends_within(ENDED), "the program does not end");
+        let code = self.child.wait()?.code();
+        Ok((code, self.errors()))
+    }
+
+    fn errors(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut errors) = self.child.stderr.take() {
+            // What can be read is better than nothing.
+            let _ = errors.read_to_string(&mut text);
+        }
+        text
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // It has usually ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,499 @@
+//! [`Bridge`]: turns the events of threads into inputs of a machine, and the decisions of the machine into commands.
+//!
+//! The kernel decides when a thread wakes, runs and sleeps. The machine decides which thread a CPU should run. Both can
+//! differ for some time: a thread may sleep before the kernel has dispatched it, or a real-time thread may preempt it.
+//! The machine hears of a wake-up, a sleep and a yield. A preemption by a real-time thread only reduces the CPU time that
+//! the machine charges.
+//!
+//! All inputs of a turn have the instant of the turn, as those of the daemon have.
+
+use crate::interface::{About, Command, Event, Kind};
+use crate::promised::{Promised, Received};
+use measure::Doing;
+use rustc_hash::FxHashMap;
+use sched::{
+    Action, Alarm, Class, CpuId, CpuSet, EntityId, Input, Instant, Machine, Nanos, Params, Refused, Reservation, State,
+    Wake, Weight,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// SCHED_BATCH and SCHED_IDLE. Source: include/uapi/linux/sched.h.
+const BATCH: u32 = 3;
+const IDLE: u32 = 5;
+
+/// A thread that the bridge manages.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    entity: EntityId,
+    /// Since when the thread runs; `None`: the thread does not run.
+    since: Option<Instant>,
+    /// CPU time that is not charged yet, without the time since `since`.
+    ran: Nanos,
+    /// The parent of a thread that has not run yet.
+    parent: Option<EntityId>,
+    is_new: bool,
+}
+
+/// The alarms of the policy, by instant.
+#[derive(Debug, Default)]
+struct Alarms {
+    by_instant: BTreeSet<(Instant, Alarm)>,
+    all: BTreeMap<Alarm, Instant>,
+}
+
+impl Alarms {
+    fn set(&mut self, alarm: Alarm, at: Instant) {
+        self.clear(alarm);
+        self.all.insert(alarm, at);
+        self.by_instant.insert((at, alarm));
+    }
+
+    fn clear(&mut self, alarm: Alarm) {
+        if let Some(at) = self.all.remove(&alarm) {
+            self.by_instant.remove(&(at, alarm));
+        }
+    }
+
+    fn next(&self) -> Instant {
+        self.by_instant.first().map_or(Instant::NEVER, |(at, _)| *at)
+    }
+
+    /// Removes and returns an alarm that is due.
+    fn take(&mut self, now: Instant) -> Option<Alarm> {
+        let (_, alarm) = *self.by_instant.first().filter(|(at, _)| *at <= now)?;
+        self.clear(alarm);
+        Some(alarm)
+    }
+}
+
+/// Which threads the bridge manages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// All threads. A thread runs only by a decision of the policy.
+    All,
+    /// The threads of some processes. A thread runs by a decision of the policy while its reservation has CPU time left in the
+    /// present period. Otherwise, it competes with all other threads of the host.
+    Promised,
+}
+
+/// What the policy has refused: a thread that it does not admit, or a change of a thread.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The thread.
+    pub tid: i32,
+    /// The reason.
+    pub reason: Refused,
+}
+
+/// The user side of the bridge, without a kernel.
+#[derive(Debug)]
+pub struct Bridge {
+    machine: Machine,
+    mode: Mode,
+    threads: FxHashMap<i32, Thread>,
+    /// The thread of each entity, by index.
+    tids: Vec<i32>,
+    /// The thread that each CPU was told to run.
+    told: Vec<Option<i32>>,
+    alarms: Alarms,
+    /// Reservations of threads, by tid, and what the threads have received.
+    promises: BTreeMap<i32, Reservation>,
+    promised: BTreeMap<i32, Promised>,
+    commands: Vec<Command>,
+    refusals: Vec<Refusal>,
+}
+
+impl Bridge {
+    /// Creates a bridge without threads. A thread in `promises` has this reservation.
+    #[must_use]
+    pub fn new(machine: Machine, mode: Mode, promises: BTreeMap<i32, Reservation>) -> Bridge {
+        let told = vec![None; machine.topology().cpus];
+        Bridge {
+            machine,
+            mode,
+            threads: FxHashMap::default(),
+            tids: Vec::new(),
+            told,
+            alarms: Alarms::default(),
+            promises,
+            promised: BTreeMap::new(),
+            commands: Vec::new(),
+            refusals: Vec::new(),
+        }
+    }
+
+    /// Returns the machine.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Returns the number of managed threads.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Returns and removes the refusals since the last call.
+    pub fn take_refusals(&mut self) -> Vec<Refusal> {
+        std::mem::take(&mut self.refusals)
+    }
+
+    /// Applies an event, in a turn at `now`. Events of threads that are not managed have no effect.
+    pub fn apply(&mut self, now: Instant, event: &Event) {
+        let Event { tid, at, kind } = *event;
+        self.note(tid, at, kind);
+        match kind {
+            Kind::Attach { parent, about } => self.attach(now, tid, parent, &about),
+            Kind::Detach => self.detach(now, tid),
+            Kind::Wake { waker } => self.wake(now, tid, waker),
+            Kind::Sleep => self.sleep(now, tid),
+            Kind::Run { .. } => {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.since = Some(at);
+                }
+            }
+            Kind::Stop => {
+                if let Some(thread) = self.threads.get_mut(&tid)
+                    && let Some(since) = thread.since.take()
+                {
+                    thread.ran += at.saturating_since(since);
+                }
+            }
+            Kind::Yield => {
+                if let Some(cpu) = self.cpu_of(tid) {
+                    self.charge(now, cpu);
+                    self.machine.input(now, Input::Yield { cpu });
+                }
+            }
+            Kind::Change(about) => self.change(now, tid, &about),
+        }
+    }
+
+    /// Decides, in a turn at `now`. Returns the commands for the kernel.
+    pub fn settle(&mut self, now: Instant) -> &[Command] {
+        self.commands.clear();
+        for cpu in 0..self.told.len() {
+            let cpu = CpuId::new(cpu);
+            self.charge(now, cpu);
+            if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= now {
+                self.machine.input(now, Input::Expire { cpu });
+            }
+        }
+        while let Some(alarm) = self.alarms.take(now) {
+            self.machine.input(now, Input::Alarm { alarm });
+        }
+        self.machine.settle(now);
+        for index in 0..self.machine.actions().len() {
+            let action = self.machine.actions()[index];
+            self.carry_out(now, action);
+        }
+        for cpu in 0..self.told.len() {
+            let cpu = CpuId::new(cpu);
+            let running = self.machine.running(cpu).filter(|&entity| self.is_ahead(entity));
+            let wanted = running.map(|entity| self.tids[entity.index()]);
+            if wanted != self.told[cpu.index()] {
+                self.told[cpu.index()] = wanted;
+                self.commands.push(Command::Run { cpu, tid: wanted });
+            }
+        }
+        self.commands.extend(self.refusals.iter().filter(|it| !self.threads.contains_key(&it.tid)).map(released));
+        &self.commands
+    }
+
+    /// Returns the instant of the next turn, if no event comes before.
+    #[must_use]
+    pub fn next(&self) -> Instant {
+        let ends = (0..self.told.len()).map(|cpu| self.machine.until(CpuId::new(cpu)));
+        ends.fold(self.alarms.next(), Instant::min)
+    }
+
+    /// Returns what the threads with reservations have received up to `now`, by tid.
+    pub fn received(&mut self, now: Instant) -> BTreeMap<i32, Received> {
+        self.promised.iter_mut().map(|(tid, promised)| (*tid, promised.received(now))).collect()
+    }
+
+    /// Accounts for the time of a thread with a reservation.
+    fn note(&mut self, tid: i32, at: Instant, kind: Kind) {
+        let Some(promised) = self.promised.get_mut(&tid) else { return };
+        match kind {
+            Kind::Wake { .. } | Kind::Stop => promised.note(at, Doing::Waiting),
+            Kind::Run { .. } => promised.note(at, Doing::Running),
+            Kind::Sleep | Kind::Detach => promised.note(at, Doing::Blocked),
+            Kind::Attach { .. } | Kind::Yield | Kind::Change(_) => {}
+        }
+    }
+
+    fn attach(&mut self, now: Instant, tid: i32, parent: i32, about: &About) {
+        self.detach(now, tid);
+        let params = self.params(tid, about, Params::default());
+        match self.machine.attach(now, params) {
+            Ok(entity) => {
+                if self.tids.len() <= entity.index() {
+                    self.tids.resize(entity.index() + 1, 0);
+                }
+                self.tids[entity.index()] = tid;
+                let parent = self.threads.get(&parent).map(|parent| parent.entity);
+                let thread = Thread { entity, since: None, ran: Nanos::ZERO, parent, is_new: true };
+                self.threads.insert(tid, thread);
+            }
+            Err(reason) => self.refusals.push(Refusal { tid, reason }),
+        }
+    }
+
+    fn detach(&mut self, now: Instant, tid: i32) {
+        if let Some(cpu) = self.cpu_of(tid) {
+            self.charge(now, cpu);
+        }
+        if let Some(thread) = self.threads.remove(&tid) {
+            self.machine.detach(now, thread.entity);
+        }
+    }
+
+    fn wake(&mut self, now: Instant, tid: i32, waker: i32) {
+        let waker = self.threads.get(&waker).map(|waker| waker.entity);
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        if self.machine.state(thread.entity) != State::Blocked {
+            return;
+        }
+        let is_first = std::mem::take(&mut thread.is_new);
+        if is_first && let Some(reservation) = self.machine.params(thread.entity).reservation {
+            // The first period of the policy begins now, too.
+            self.promised.insert(tid, Promised::new(reservation, now));
+        }
+        let parent = thread.parent.take().filter(|&parent| self.machine.is_attached(parent));
+        let why = match waker.filter(|&waker| waker != thread.entity) {
+            _ if is_first => Wake::New { parent },
+            Some(waker) => Wake::By { waker, sync: false },
+            None => Wake::Interrupt,
+        };
+        self.machine.input(now, Input::Wake { entity: thread.entity, why });
+    }
+
+    fn sleep(&mut self, now: Instant, tid: i32) {
+        let Some(entity) = self.threads.get(&tid).map(|thread| thread.entity) else { return };
+        match self.machine.state(entity) {
+            State::Blocked => {}
+            State::Waiting => self.machine.input(now, Input::Pause { entity }),
+            State::Running(cpu) => {
+                self.charge(now, cpu);
+                self.machine.input(now, Input::Block { cpu });
+            }
+        }
+    }
+
+    fn change(&mut self, now: Instant, tid: i32, about: &About) {
+        let Some(entity) = self.threads.get(&tid).map(|thread| thread.entity) else { return };
+        if let Some(cpu) = self.cpu_of(tid) {
+            self.charge(now, cpu);
+        }
+        let present = *self.machine.params(entity);
+        let wanted = self.params(tid, about, present);
+        if wanted != present
+            && let Err(reason) = self.machine.adjust(now, entity, wanted)
+        {
+            self.refusals.push(Refusal { tid, reason });
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant, action: Action) {
+        match action {
+            Action::Run { entity, .. } => {
+                // Earlier CPU time was not the machine's choice.
+                if let Some(thread) = self.threads.get_mut(&self.tids[entity.index()]) {
+                    thread.ran = Nanos::ZERO;
+                    thread.since = thread.since.map(|since| since.max(now));
+                }
+            }
+            Action::SetAlarm { alarm, at, .. } => self.alarms.set(alarm, at),
+            Action::ClearAlarm { alarm } => self.alarms.clear(alarm),
+            // The kicks are immediate, and `settle` compares the threads of the CPUs.
+            Action::Stop { .. } | Action::Extend { .. } | Action::Kick { .. } | Action::Held { .. } => {}
+        }
+    }
+
+    /// Charges the CPU time of the thread that the machine runs on `cpu`.
+    fn charge(&mut self, now: Instant, cpu: CpuId) {
+        let Some(entity) = self.machine.running(cpu) else { return };
+        let Some(thread) = self.threads.get_mut(&self.tids[entity.index()]) else { return };
+        let mut time = std::mem::take(&mut thread.ran);
+        if let Some(since) = &mut thread.since {
+            time += now.saturating_since(*since);
+            *since = now.max(*since);
+        }
+        self.machine.input(now, Input::Ran { cpu, time });
+    }
+
+    /// Returns whether a thread that the machine runs is ahead of the threads that are not managed.
+    fn is_ahead(&self, entity: EntityId) -> bool {
+        self.mode == Mode::All || self.machine.promise(entity).is_some_and(|promise| promise.remaining > 0)
+    }
+
+    /// Returns the CPU on which the machine runs a thread.
+    fn cpu_of(&self, tid: i32) -> Option<CpuId> {
+        match self.machine.state(self.threads.get(&tid)?.entity) {
+            State::Running(cpu) => Some(cpu),
+            State::Blocked | State::Waiting => None,
+        }
+    }
+
+    fn params(&self, tid: i32, about: &About, present: Params) -> Params {
+        let class = match about.policy {
+            BATCH => Class::Batch,
+            IDLE => Class::Idle,
+            _ => Class::Normal,
+        };
+        let weight = Weight::nice(about.nice).unwrap_or_default();
+        let weight = if class == Class::Idle { Weight::IDLE } else { weight };
+        let affinity = if about.mask.is_empty() { CpuSet::ALL } else { about.mask };
+        let reservation = self.promises.get(&tid).copied();
+        Params { weight, class, affinity, reservation, ..present }
+    }
+}
+
+fn released(refusal: &Refusal) -> Command {
+    Command::Release { tid: refusal.tid }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::{Kicks, Topology};
+
+    const ABOUT: About = About { nice: 0, policy: 0, mask: CpuSet::ALL };
+
+    /// A bridge, and the threads that a kernel would run.
+    struct Scene {
+        bridge: Bridge,
+        now: Instant,
+    }
+
+    impl Scene {
+        fn new(policy: &str, cpus: usize) -> Scene {
+            Scene::with(policy, cpus, BTreeMap::new())
+        }
+
+        fn with(policy: &str, cpus: usize, promises: BTreeMap<i32, Reservation>) -> Scene {
+            let policy = policies::find(policy).unwrap();
+            let machine = Machine::build(policy, Topology::new(cpus), &policy.defaults(), Kicks::Immediate);
+            Scene::of(machine.unwrap(), Mode::All, promises)
+        }
+
+        fn of(machine: Machine, mode: Mode, promises: BTreeMap<i32, Reservation>) -> Scene {
+            Scene { bridge: Bridge::new(machine, mode, promises), now: Instant::at_ns(1_000_000_000) }
+        }
+
+        /// Applies events now, and returns the commands.
+        fn turn(&mut self, events: &[(i32, Kind)]) -> Vec<Command> {
+            for &(tid, kind) in events {
+                self.bridge.apply(self.now, &Event { at: self.now, tid, kind });
+            }
+            self.bridge.settle(self.now).to_vec()
+        }
+
+        fn pass(&mut self, time: Nanos) {
+            self.now = self.now.saturating_add(time);
+        }
+    }
+
+    fn attach(tid: i32) -> (i32, Kind) {
+        (tid, Kind::Attach { parent: 0, about: ABOUT })
+    }
+
+    fn wake(tid: i32) -> (i32, Kind) {
+        (tid, Kind::Wake { waker: 0 })
+    }
+
+    fn run(cpu: usize, tid: impl Into<Option<i32>>) -> Command {
+        Command::Run { cpu: CpuId::new(cpu), tid: tid.into() }
+    }
+
+    const CPU: CpuId = CpuId::new(0);
+
+    #[test]
+    fn a_thread_runs_after_its_wake_up_and_the_next_one_after_its_sleep() {
+        let mut scene = Scene::new("round-robin", 1);
+        assert_eq!(scene.turn(&[attach(7), attach(8)]), []);
+        assert_eq!(scene.turn(&[wake(7), wake(8)]), [run(0, 7)]);
+        scene.pass(Nanos::us(300));
+        assert_eq!(scene.turn(&[(7, Kind::Run { cpu: CPU })]), []);
+        scene.pass(Nanos::ms(1));
+        assert_eq!(scene.turn(&[(7, Kind::Stop), (7, Kind::Sleep)]), [run(0, 8)]);
+        let entity = scene.bridge.threads[&7].entity;
+        assert_eq!(scene.bridge.machine().charged(entity), Nanos::ms(1), "the way to the CPU is not charged");
+        // The kernel tells of events that change nothing for the machine.
+        assert_eq!(scene.turn(&[(7, Kind::Sleep), wake(8), (99, Kind::Sleep), (99, Kind::Detach)]), []);
+        assert_eq!(scene.turn(&[(8, Kind::Detach)]), [run(0, None)]);
+        assert_eq!(scene.bridge.threads(), 1);
+    }
+
+    #[test]
+    fn a_time_slice_ends_and_a_preemption_by_a_real_time_thread_is_not_charged() {
+        let mut scene = Scene::new("round-robin", 1);
+        scene.turn(&[attach(7), attach(8), wake(7), wake(8), (7, Kind::Run { cpu: CPU })]);
+        let end = scene.bridge.next();
+        assert!(end > scene.now && end != Instant::NEVER);
+        scene.pass(Nanos::ms(1));
+        scene.turn(&[(7, Kind::Stop)]);
+        scene.pass(Nanos::ms(1));
+        scene.turn(&[(7, Kind::Run { cpu: CPU })]);
+        scene.now = end;
+        assert_eq!(scene.turn(&[]), [run(0, 8)]);
+        let entity = scene.bridge.threads[&7].entity;
+        let length = end.since(Instant::at_ns(1_000_000_000));
+        assert_eq!(scene.bridge.machine().charged(entity), length.saturating_sub(Nanos::ms(1)));
+    }
+
+    #[test]
+    fn what_a_policy_refuses_is_released() {
+        let promise = |slice| Reservation::new(Nanos::ms(slice), Nanos::ms(10));
+        let mut scene = Scene::with("edf", 1, BTreeMap::from([(7, promise(8)), (8, promise(8))]));
+        assert_eq!(scene.turn(&[attach(7), attach(8), wake(7), wake(8)]), [run(0, 7), Command::Release { tid: 8 }]);
+        let refusals = scene.bridge.take_refusals();
+        assert!(refusals.len() == 1 && refusals[0].tid == 8, "{refusals:?}");
+        assert_eq!(scene.turn(&[]), [], "a thread is released once");
+    }
+
+    #[test]
+    fn periods_are_judged_by_the_events_of_the_kernel() {
+        let promise = Reservation::new(Nanos::ms(2), Nanos::ms(10));
+        let mut scene = Scene::with("edf", 1, BTreeMap::from([(7, promise)]));
+        assert_eq!(scene.turn(&[attach(7), wake(7)]), [run(0, 7)]);
+        // The kernel runs the thread for 3 ms of the first period, and for 1 ms of the second.
+        scene.turn(&[(7, Kind::Run { cpu: CPU })]);
+        scene.pass(Nanos::ms(3));
+        scene.turn(&[(7, Kind::Stop)]);
+        scene.pass(Nanos::ms(9));
+        scene.turn(&[(7, Kind::Run { cpu: CPU })]);
+        scene.pass(Nanos::ms(1));
+        scene.turn(&[(7, Kind::Stop)]);
+        let now = scene.now.saturating_add(Nanos::ms(8));
+        let received = scene.bridge.received(now)[&7];
+        assert_eq!((received.judged, received.missed, received.delivered_ns), (2, 1, 3_000_000));
+    }
+
+    #[test]
+    fn a_thread_is_ahead_of_others_while_its_promise_has_cpu_time_left() {
+        let promise = Reservation::new(Nanos::ms(2), Nanos::ms(10));
+        let edf = policies::find("edf").unwrap();
+        let machine = Machine::build(edf, Topology::new(1), &edf.defaults(), Kicks::Immediate).unwrap();
+        let mut scene = Scene::of(machine, Mode::Promised, BTreeMap::from([(7, promise)]));
+        assert_eq!(scene.turn(&[attach(7), attach(8), wake(8)]), [], "a thread without a promise competes");
+        assert_eq!(scene.turn(&[wake(7), (7, Kind::Run { cpu: CPU })]), [run(0, 7)]);
+        scene.pass(Nanos::ms(2));
+        assert_eq!(scene.turn(&[]), [run(0, None)]);
+        scene.pass(Nanos::ms(7));
+        assert_eq!(scene.turn(&[]), []);
+        scene.pass(Nanos::ms(1));
+        assert_eq!(scene.turn(&[]), [run(0, 7)]);
+    }
+
+    #[test]
+    fn a_changed_mask_moves_a_thread() {
+        let mut scene = Scene::new("round-robin", 2);
+        assert_eq!(scene.turn(&[attach(7), wake(7)]), [run(0, 7)]);
+        let about = About { mask: CpuSet::one(CpuId::new(1)), ..ABOUT };
+        let commands = scene.turn(&[(7, Kind::Change(about))]);
+        assert_eq!(commands, [run(0, None), run(1, 7)]);
+    }
+}

@@ -1,0 +1,248 @@
+//! The records between the bridge in the kernel and its user side: `bpf/interface.h`.
+
+use sched::id::CPUS_MAX;
+use sched::{CpuId, CpuSet, Instant};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+const MASK_WORDS: usize = CPUS_MAX / 64;
+/// Maximum number of commands in a batch.
+pub const COMMANDS_MAX: usize = 512;
+
+/// What has happened to a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The bridge schedules the thread from now on.
+    Attach {
+        /// The thread that created it; 0: not known.
+        parent: i32,
+        /// The attributes of the thread.
+        about: About,
+    },
+    /// The bridge no longer schedules the thread.
+    Detach,
+    /// The thread has become runnable.
+    Wake {
+        /// The thread that caused it; 0: not known.
+        waker: i32,
+    },
+    /// The thread is no longer runnable.
+    Sleep,
+    /// The thread begins to run.
+    Run {
+        /// The CPU of the thread.
+        cpu: CpuId,
+    },
+    /// The thread ceases to run.
+    Stop,
+    /// The thread has called `sched_yield`.
+    Yield,
+    /// The attributes of the thread have changed.
+    Change(About),
+}
+
+/// Attributes of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct About {
+    /// Range: −20 … 19.
+    pub nice: i32,
+    /// Scheduling policy of the thread, as `sched_setscheduler` has it.
+    pub policy: u32,
+    /// CPUs on which the thread may run.
+    pub mask: CpuSet,
+}
+
+/// An event of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Instant of the event.
+    pub at: Instant,
+    /// The thread.
+    pub tid: i32,
+    /// What has happened.
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawEvent {
+    at: u64,
+    kind: u32,
+    cpu: i32,
+    tid: i32,
+    other: i32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawAbout {
+    nice: i32,
+    policy: u32,
+    mask: [u64; MASK_WORDS],
+}
+
+impl Event {
+    /// Reads an event; `None`: the bytes are no event of this build.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Event> {
+        let (raw, rest) = RawEvent::read_from_prefix(bytes).ok()?;
+        let about = || About::from_bytes(rest);
+        let kind = match raw.kind {
+            1 => Kind::Attach { parent: raw.other, about: about()? },
+            2 => Kind::Detach,
+            3 => Kind::Wake { waker: raw.other },
+            4 => Kind::Sleep,
+            5 => Kind::Run { cpu: CpuId::new(usize::try_from(raw.cpu).ok().filter(|&cpu| cpu < CPUS_MAX)?) },
+            6 => Kind::Stop,
+            7 => Kind::Yield,
+            8 => Kind::Change(about()?),
+            _ => return None,
+        };
+        Some(Event { at: Instant::at_ns(raw.at), tid: raw.tid, kind })
+    }
+}
+
+impl About {
+    fn from_bytes(bytes: &[u8]) -> Option<About> {
+        let (raw, _) = RawAbout::read_from_prefix(bytes).ok()?;
+        let mut mask = CpuSet::EMPTY;
+        for (word, bits) in raw.mask.iter().enumerate() {
+            for bit in (0..64).filter(|bit| bits & (1 << bit) != 0) {
+                mask.insert(CpuId::new(word * 64 + bit));
+            }
+        }
+        Some(About { nice: raw.nice, policy: raw.policy, mask })
+    }
+}
+
+/// An instruction for the bridge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// This CPU runs this thread, or none of the managed threads.
+    Run {
+        /// The CPU.
+        cpu: CpuId,
+        /// The thread.
+        tid: Option<i32>,
+    },
+    /// The bridge does not manage this thread any longer.
+    Release {
+        /// The thread.
+        tid: i32,
+    },
+}
+
+/// A command, as the kernel reads it.
+#[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RawCommand {
+    cpu: i32,
+    tid: i32,
+}
+
+/// A batch of commands.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Batch {
+    count: u32,
+    reserved: u32,
+    commands: [RawCommand; COMMANDS_MAX],
+}
+
+impl Batch {
+    /// Creates a batch of the first [`COMMANDS_MAX`] commands.
+    #[must_use]
+    pub fn new(commands: &[Command]) -> Batch {
+        let mut batch = Batch { count: 0, reserved: 0, commands: [RawCommand::default(); COMMANDS_MAX] };
+        for (raw, command) in batch.commands.iter_mut().zip(commands) {
+            *raw = match *command {
+                Command::Run { cpu, tid } => {
+                    let cpu = i32::try_from(cpu.index()).unwrap_or(-1);
+                    RawCommand { cpu, tid: tid.unwrap_or(0) }
+                }
+                Command::Release { tid } => RawCommand { cpu: -1, tid },
+            };
+            batch.count += 1;
+        }
+        batch
+    }
+}
+
+/// State of the bridge after a batch.
+#[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Report {
+    /// Number of events that found the buffer full.
+    pub lost: u64,
+    /// Number of dispatches of chosen threads.
+    pub dispatched: u64,
+    /// Number of dispatches whose chosen thread was not there.
+    pub absent: u64,
+    /// Whether the bridge dispatches by itself; 0: no.
+    pub is_fallback: u32,
+    /// Number of times that the bridge began to dispatch by itself because the user side was late.
+    pub fallbacks: u32,
+}
+
+/// Settings of the bridge before it begins.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Settings {
+    /// 1: all threads of user processes are managed; 0: those of listed processes.
+    pub manages_all: u32,
+    /// The process of the user side.
+    pub own_pid: u32,
+}
+
+/// Why the bridge has ended.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Ending {
+    code: i64,
+    /// The kernel's `enum scx_exit_kind`; 0: the bridge has not ended.
+    pub kind: u32,
+    reserved: u32,
+    reason: [u8; 128],
+    message: [u8; 512],
+}
+
+impl Ending {
+    /// Returns the kernel's words.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let text = |bytes: &[u8]| {
+            let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        let (reason, message) = (text(&self.reason), text(&self.message));
+        if message.is_empty() { reason } else { format!("{reason}: {message}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_and_other_bytes_are_not() {
+        let raw = RawEvent { at: 7, kind: 5, cpu: 3, tid: 9, other: 0 };
+        let event = Event { at: Instant::at_ns(7), tid: 9, kind: Kind::Run { cpu: CpuId::new(3) } };
+        assert_eq!(Event::from_bytes(raw.as_bytes()), Some(event));
+        let mut about = RawAbout { nice: -5, policy: 3, mask: [0; MASK_WORDS] };
+        about.mask[1] = 0b101;
+        let bytes = [RawEvent { kind: 8, ..raw }.as_bytes(), about.as_bytes()].concat();
+        let Some(Event { kind: Kind::Change(about), .. }) = Event::from_bytes(&bytes) else { panic!("it is a change") };
+        assert_eq!((about.nice, about.policy, about.mask.to_string().as_str()), (-5, 3, "64,66"));
+        assert_eq!(Event::from_bytes(&bytes[..40]), None);
+        assert_eq!(Event::from_bytes(RawEvent { kind: 99, ..raw }.as_bytes()), None);
+        assert_eq!(Event::from_bytes(RawEvent { cpu: -1, ..raw }.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_batch_has_all_commands_up_to_the_maximum() {
+        let run = Command::Run { cpu: CpuId::new(2), tid: Some(5) };
+        let batch = Batch::new(&[run, Command::Release { tid: 8 }]);
+        let of = |raw: &RawCommand| (raw.cpu, raw.tid);
+        assert_eq!((batch.count, of(&batch.commands[0]), of(&batch.commands[1])), (2, (2, 5), (-1, 8)));
+        assert_eq!(Batch::new(&[run; COMMANDS_MAX + 1]).count, 512);
+    }
+}

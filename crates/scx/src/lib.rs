@@ -1,0 +1,10 @@
+//! The driver for sched_ext, the kernel's class for schedulers in BPF: `bpf/bridge.bpf.c` tells the user side what happens to
+//! threads, and a policy of Tactus decides what each CPU runs.
+//!
+//! The programs in BPF need the feature `bpf`.
+
+pub mod bridge;
+pub mod interface;
+#[cfg(feature = "bpf")]
+pub mod kernel;
+pub mod promised;

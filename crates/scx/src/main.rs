@@ -1,0 +1,23 @@
+//! `tactus-scx`: runs a policy of Tactus as the scheduler of this kernel.
+
+mod options;
+#[cfg(feature = "bpf")]
+mod session;
+
+use clap::Parser;
+use options::Options;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    #[cfg(feature = "bpf")]
+    return session::run(&options);
+    #[cfg(not(feature = "bpf"))]
+    {
+        let _ = options;
+        eprintln!(
+            "error: this build has no programs in BPF\n  help: build it with `cargo build --release -p scx --features bpf`, with clang 17 or later and libelf-dev"
+        );
+        ExitCode::from(3)
+    }
+}

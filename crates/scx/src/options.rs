@@ -1,0 +1,28 @@
+//! The options of `tactus-scx`.
+
+use clap::Parser;
+
+/// Schedule the threads of this host by a policy of Tactus, through sched_ext
+#[derive(Parser, Debug)]
+#[command(name = "tactus-scx", version)]
+pub(crate) struct Options {
+    /// The policy
+    #[arg(long, value_name = "NAME")]
+    pub(crate) policy: String,
+    /// Set a knob of the policy; see `tactus policies NAME`
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) knob: Vec<String>,
+    /// Manage only the threads of this process (several: repeat it): they run ahead of all others while their promises have CPU
+    /// time left. By default, the policy schedules all threads
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Vec<u32>,
+    /// Promise a slice in every period to a thread, as in 1234=2ms/10ms (several: repeat it)
+    #[arg(long, value_name = "TID=SLICE/PERIOD")]
+    pub(crate) promise: Vec<String>,
+    /// End after this time; by default, at SIGINT or SIGTERM
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) length: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

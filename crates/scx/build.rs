@@ -17,12 +17,16 @@ fn main() {
     }
     let folder = |name: &str| PathBuf::from(env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name}")));
     let (source, to) = (folder("CARGO_MANIFEST_DIR").join("bpf"), folder("OUT_DIR"));
-    let mut compile = Command::new(compiler());
-    compile.args(["--target=bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]);
-    compile.arg("-I").arg(folder("DEP_BPF_INCLUDE"));
-    compile.arg("-c").arg(source.join("bridge.bpf.c")).arg("-o").arg(to.join("bridge.bpf.o"));
-    let status = compile.status().unwrap_or_else(|error| panic!("{compile:?}: {error}"));
-    assert!(status.success(), "{compile:?} failed");
+    let compiler = compiler();
+    for program in ["bridge", "edf"] {
+        let mut compile = Command::new(&compiler);
+        compile.args(["--target=bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]);
+        compile.arg("-I").arg(folder("DEP_BPF_INCLUDE"));
+        compile.arg("-c").arg(source.join(format!("{program}.bpf.c")));
+        compile.arg("-o").arg(to.join(format!("{program}.bpf.o")));
+        let status = compile.status().unwrap_or_else(|error| panic!("{compile:?}: {error}"));
+        assert!(status.success(), "{compile:?} failed");
+    }
 }
 
 fn compiler() -> String {

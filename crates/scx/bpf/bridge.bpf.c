@@ -14,29 +14,27 @@
  * are managed, the user side chooses a thread while its promise has CPU time left; these and all other threads compete by
  * weight (queue FAIR) for the CPUs without a chosen thread.
  *
- * Fallback. The user side confirms its life with each batch. If no batch comes for three beats (150 to 200 ms), or if the ring
+ * Fallback. The user side confirms its life with each batch. If no batch comes for three beats (120 to 160 ms), or if the ring
  * buffer is full, all threads run by weight, in the order of their virtual times. After eight beats, the bridge ends, and
  * all threads return to the kernel's fair class. If the user side ends, the kernel removes the bridge at once.
  */
 #include "kernel.h"
+#include "events.h"
+#include "fair.h"
 #include "interface.h"
 
 char _license[] SEC("license") = "GPL";
 
-/* Dispatch queues: managed threads that wait for the user side, and unmanaged threads. */
+/* The queue of managed threads that wait for the user side. */
 #define WAITING 1
-#define FAIR 2
 
 /* Slice of a chosen thread. The user side ends time slices, so this is only the interval of checks. */
 #define CHOSEN_SLICE_NS SCX_SLICE_DFL
-/* Slice of a thread in the queue FAIR. */
-#define FAIR_SLICE_NS 2000000ULL
-
 /*
  * Interval of the heartbeat, and the numbers of beats without a batch after which the bridge dispatches by itself, and ends.
  * Beats are counted, not time: after a pause of the whole machine, the user side has as much time as the bridge.
  */
-#define BEAT_NS 50000000ULL
+#define BEAT_NS 40000000ULL
 #define LATE_BEATS 3
 #define GONE_BEATS 8
 
@@ -49,16 +47,13 @@ struct thread {
 	s32 cpu;
 	/* When the thread began to run. */
 	u64 since;
+	/* Whether it was chosen then. Where others compete, this time does not count for its share. */
+	bool is_ahead;
 };
 
 struct timer {
 	struct bpf_timer timer;
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 * 1024 * 1024);
-} events SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -93,13 +88,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct ending);
-} endings SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
 	__type(value, struct timer);
 } heartbeat SEC(".maps");
 
@@ -120,11 +108,8 @@ static volatile u64 heard;
 static u64 heard_before;
 /* Number of beats since the last batch. */
 static u32 silence;
-static u64 lost, dispatched, absent;
+static u64 dispatched, absent;
 static u32 fallbacks;
-/* Virtual time of the unmanaged threads, and of all threads in the fallback. */
-static u64 fair_now;
-
 static struct settings *the_settings(void)
 {
 	u32 zero = 0;
@@ -161,61 +146,7 @@ static void lose(void)
 	is_fallback = 1;
 }
 
-static void report(struct task_struct *p, u32 kind, s32 cpu, s32 other)
-{
-	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-
-	if (!event) {
-		lose();
-		return;
-	}
-	*event = (struct event){ bpf_ktime_get_ns(), kind, cpu, p->pid, other };
-	/*
-	 * No decision follows from the begin and the end of a run, which only give its CPU time. If they woke the user side, it
-	 * would preempt a thread, whose end would wake it again.
-	 */
-	bpf_ringbuf_submit(event, kind == EVENT_RUN || kind == EVENT_STOP ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
-}
-
-static void report_thread(struct task_struct *p, u32 kind, s32 parent, const struct cpumask *mask)
-{
-	struct thread_event *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
-
-	if (!it) {
-		lose();
-		return;
-	}
-	it->event = (struct event){ bpf_ktime_get_ns(), kind, -1, p->pid, parent };
-	it->nice = p->static_prio - 120;
-	it->policy = p->policy;
-	bpf_probe_read_kernel(it->mask, sizeof(it->mask), mask);
-	bpf_ringbuf_submit(it, BPF_RB_FORCE_WAKEUP);
-}
-
-static void set_slice(struct task_struct *p, u64 slice)
-{
-	/* Before Linux 6.19, a scheduler writes the field. */
-	if (bpf_ksym_exists(scx_bpf_task_set_slice))
-		scx_bpf_task_set_slice(p, slice);
-	else
-		p->scx.slice = slice;
-}
-
-static void set_vtime(struct task_struct *p, u64 vtime)
-{
-	if (bpf_ksym_exists(scx_bpf_task_set_dsq_vtime))
-		scx_bpf_task_set_dsq_vtime(p, vtime);
-	else
-		p->scx.dsq_vtime = vtime;
-}
-
 /* ---- Membership ---- */
-
-/* Kernel threads of one CPU serve this CPU, so they run there at once. */
-static bool serves_cpu(struct task_struct *p)
-{
-	return p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1 && scx_bpf_nr_cpu_ids() > 1;
-}
 
 SEC("struct_ops.s/init_task")
 s32 BPF_PROG(bridge_init_task, struct task_struct *p, struct scx_init_task_args *args)
@@ -252,7 +183,7 @@ void BPF_PROG(bridge_disable, struct task_struct *p)
 	struct thread *thread = thread_of(p);
 
 	if (thread && thread->is_managed)
-		report(p, EVENT_DETACH, -1, 0);
+		report(p, EVENT_DETACH, -1, 0, bpf_ktime_get_ns());
 }
 
 SEC("struct_ops/set_weight")
@@ -282,7 +213,7 @@ void BPF_PROG(bridge_runnable, struct task_struct *p, u64 flags)
 	struct task_struct *waker = bpf_get_current_task_btf();
 
 	if (thread && thread->is_managed)
-		report(p, EVENT_WAKE, -1, flags & SCX_ENQ_WAKEUP ? waker->pid : 0);
+		report(p, EVENT_WAKE, -1, flags & SCX_ENQ_WAKEUP ? waker->pid : 0, bpf_ktime_get_ns());
 }
 
 SEC("struct_ops/quiescent")
@@ -291,7 +222,7 @@ void BPF_PROG(bridge_quiescent, struct task_struct *p, u64 flags)
 	struct thread *thread = thread_of(p);
 
 	if (thread && thread->is_managed)
-		report(p, EVENT_SLEEP, -1, 0);
+		report(p, EVENT_SLEEP, -1, 0, bpf_ktime_get_ns());
 }
 
 /*
@@ -303,11 +234,12 @@ static bool is_in_the_way(struct task_struct *p, struct thread *thread, struct c
 	/* These threads come without a choice, and must run. */
 	if (p->migration_disabled || p->flags & PF_EXITING || serves_cpu(p))
 		return false;
-	if (!choice || choice->tid == p->pid)
+	if (choice->tid == p->pid)
 		return false;
 	if (choice->tid && !choice->is_absent)
 		return true;
-	return thread->is_managed && !thread->competes;
+	/* A thread that was chosen and no longer is competes with a short slice, as the others do. */
+	return thread->is_managed && (!thread->competes || p->scx.slice > FAIR_SLICE_NS);
 }
 
 SEC("struct_ops/running")
@@ -315,15 +247,17 @@ void BPF_PROG(bridge_running, struct task_struct *p)
 {
 	struct thread *thread = thread_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
+	struct choice *choice = choice_on(cpu);
 
-	if (!thread)
+	if (!thread || !choice)
 		return;
 	thread->since = bpf_ktime_get_ns();
-	if ((s64)(p->scx.dsq_vtime - fair_now) > 0)
-		fair_now = p->scx.dsq_vtime;
+	thread->is_ahead = thread->competes && choice->tid == p->pid;
+	if (!thread->is_ahead)
+		fair_begin(p);
 	if (thread->is_managed)
-		report(p, EVENT_RUN, cpu, 0);
-	if (!is_fallback && is_in_the_way(p, thread, choice_on(cpu))) {
+		report(p, EVENT_RUN, cpu, 0, thread->since);
+	if (!is_fallback && is_in_the_way(p, thread, choice)) {
 		set_slice(p, 0);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
@@ -333,15 +267,13 @@ SEC("struct_ops/stopping")
 void BPF_PROG(bridge_stopping, struct task_struct *p, bool runnable)
 {
 	struct thread *thread = thread_of(p);
-	u64 ran;
 
 	if (!thread)
 		return;
-	ran = bpf_ktime_get_ns() - thread->since;
-	/* The scale of the weights is that of control groups: 100 is normal. */
-	set_vtime(p, p->scx.dsq_vtime + ran * 100 / (p->scx.weight ?: 1));
+	if (!thread->is_ahead)
+		fair_charge(p, bpf_ktime_get_ns() - thread->since);
 	if (thread->is_managed)
-		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0);
+		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, bpf_ktime_get_ns());
 }
 
 SEC("struct_ops/yield")
@@ -350,7 +282,7 @@ bool BPF_PROG(bridge_yield, struct task_struct *from, struct task_struct *to)
 	struct thread *thread = thread_of(from);
 
 	if (thread && thread->is_managed)
-		report(from, EVENT_YIELD, -1, 0);
+		report(from, EVENT_YIELD, -1, 0, bpf_ktime_get_ns());
 	set_slice(from, 0);
 	return false;
 }
@@ -361,35 +293,23 @@ SEC("struct_ops/select_cpu")
 s32 BPF_PROG(bridge_select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 {
 	struct thread *thread = thread_of(p);
-	bool is_idle = false;
-	s32 cpu;
 
 	if (thread && thread->is_managed && !is_fallback && (!thread->competes || choice_of(p, thread)))
 		return prev_cpu;
-	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, flags, &is_idle);
-	if (is_idle)
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_SLICE_NS, 0);
-	return cpu;
+	return fair_select_cpu(p, prev_cpu, flags);
 }
 
 SEC("struct_ops/enqueue")
 void BPF_PROG(bridge_enqueue, struct task_struct *p, u64 flags)
 {
 	struct thread *thread = thread_of(p);
-	u64 vtime = p->scx.dsq_vtime, queue;
 	s32 here = bpf_get_smp_processor_id();
 	struct choice *choice;
 
-	/* A kernel thread that has used up its slice waits as the others do. */
-	if (serves_cpu(p) && flags & SCX_ENQ_WAKEUP) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_SLICE_NS, flags);
-		return;
-	}
-	/* A thread that has slept for long gets no more than a slice in advance. */
-	if ((s64)(vtime + FAIR_SLICE_NS - fair_now) < 0)
-		vtime = fair_now - FAIR_SLICE_NS;
-	queue = thread && thread->is_managed && !thread->competes ? WAITING : FAIR;
-	scx_bpf_dsq_insert_vtime(p, queue, FAIR_SLICE_NS, vtime, flags);
+	if (thread && thread->is_managed && !thread->competes && !(is_fallback && flags & SCX_ENQ_LAST))
+		scx_bpf_dsq_insert_vtime(p, WAITING, FAIR_SLICE_NS, fair_vtime(p), flags);
+	else
+		fair_enqueue(p, flags);
 	/* The command came before the thread. A CPU that stops the thread dispatches afterwards anyway. */
 	choice = thread ? choice_of(p, thread) : 0;
 	if (choice && (flags & SCX_ENQ_WAKEUP || thread->cpu != here)) {
@@ -569,15 +489,7 @@ s32 BPF_PROG(bridge_init)
 SEC("struct_ops/exit")
 void BPF_PROG(bridge_exit, struct scx_exit_info *info)
 {
-	u32 zero = 0;
-	struct ending *ending = bpf_map_lookup_elem(&endings, &zero);
-
-	if (!ending)
-		return;
-	ending->code = info->exit_code;
-	bpf_probe_read_kernel_str(ending->reason, sizeof(ending->reason), info->reason);
-	bpf_probe_read_kernel_str(ending->message, sizeof(ending->message), info->msg);
-	ending->kind = info->kind;
+	store_ending(info);
 }
 
 SEC(".struct_ops.link")

@@ -36,6 +36,8 @@ typedef _Bool bool;
 #define BPF_F_NO_PREALLOC 1
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 #define CLOCK_MONOTONIC 1
+#define BPF_F_TIMER_ABS 1ULL
+#define BPF_F_TIMER_CPU_PIN 2ULL
 #define BPF_RB_NO_WAKEUP 1ULL
 #define BPF_RB_FORCE_WAKEUP 2ULL
 
@@ -48,6 +50,9 @@ typedef _Bool bool;
 #define SCX_DSQ_LOCAL 0x8000000000000002ULL
 #define SCX_DSQ_LOCAL_ON 0xc000000000000000ULL
 #define SCX_ENQ_WAKEUP 1ULL
+#define SCX_ENQ_PREEMPT (1ULL << 32)
+#define SCX_ENQ_LAST (1ULL << 41)
+#define SCX_KICK_IDLE 1ULL
 #define SCX_KICK_PREEMPT 2ULL
 #define SCX_TASK_QUEUED 1
 
@@ -130,6 +135,10 @@ struct bpf_timer {
 	u64 opaque[2];
 } __attribute__((aligned(8)));
 
+struct bpf_spin_lock {
+	u32 opaque;
+};
+
 struct bpf_iter_num {
 	u64 opaque[1];
 } __attribute__((aligned(8)));
@@ -154,10 +163,13 @@ extern bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it__iter, struct tas
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 extern bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) __ksym __weak;
 extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+extern s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
+extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 extern u32 scx_bpf_nr_cpu_ids(void) __ksym;
 extern void scx_bpf_exit_bstr(s64 exit_code, char *fmt, unsigned long long *data, u32 data__sz) __ksym;
 extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
+extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
 extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 extern void bpf_task_release(struct task_struct *p) __ksym;

@@ -8,8 +8,7 @@
 //! All inputs of a turn have the instant of the turn, as those of the daemon have.
 
 use crate::interface::{About, Command, Event, Kind};
-use crate::promised::{Promised, Received};
-use measure::Doing;
+use crate::promised::{Receipts, Received};
 use rustc_hash::FxHashMap;
 use sched::{
     Action, Alarm, Class, CpuId, CpuSet, EntityId, Input, Instant, Machine, Nanos, Params, Refused, Reservation, State,
@@ -98,7 +97,7 @@ pub struct Bridge {
     alarms: Alarms,
     /// Reservations of threads, by tid, and what the threads have received.
     promises: BTreeMap<i32, Reservation>,
-    promised: BTreeMap<i32, Promised>,
+    receipts: Receipts,
     commands: Vec<Command>,
     refusals: Vec<Refusal>,
 }
@@ -116,7 +115,7 @@ impl Bridge {
             told,
             alarms: Alarms::default(),
             promises,
-            promised: BTreeMap::new(),
+            receipts: Receipts::default(),
             commands: Vec::new(),
             refusals: Vec::new(),
         }
@@ -142,7 +141,7 @@ impl Bridge {
     /// Applies an event, in a turn at `now`. Events of threads that are not managed have no effect.
     pub fn apply(&mut self, now: Instant, event: &Event) {
         let Event { tid, at, kind } = *event;
-        self.note(tid, at, kind);
+        self.receipts.note(event);
         match kind {
             Kind::Attach { parent, about } => self.attach(now, tid, parent, &about),
             Kind::Detach => self.detach(now, tid),
@@ -210,18 +209,7 @@ impl Bridge {
 
     /// Returns what the threads with reservations have received up to `now`, by tid.
     pub fn received(&mut self, now: Instant) -> BTreeMap<i32, Received> {
-        self.promised.iter_mut().map(|(tid, promised)| (*tid, promised.received(now))).collect()
-    }
-
-    /// Accounts for the time of a thread with a reservation.
-    fn note(&mut self, tid: i32, at: Instant, kind: Kind) {
-        let Some(promised) = self.promised.get_mut(&tid) else { return };
-        match kind {
-            Kind::Wake { .. } | Kind::Stop => promised.note(at, Doing::Waiting),
-            Kind::Run { .. } => promised.note(at, Doing::Running),
-            Kind::Sleep | Kind::Detach => promised.note(at, Doing::Blocked),
-            Kind::Attach { .. } | Kind::Yield | Kind::Change(_) => {}
-        }
+        self.receipts.received(now)
     }
 
     fn attach(&mut self, now: Instant, tid: i32, parent: i32, about: &About) {
@@ -259,7 +247,7 @@ impl Bridge {
         let is_first = std::mem::take(&mut thread.is_new);
         if is_first && let Some(reservation) = self.machine.params(thread.entity).reservation {
             // The first period of the policy begins now, too.
-            self.promised.insert(tid, Promised::new(reservation, now));
+            self.receipts.begin(tid, reservation, now);
         }
         let parent = thread.parent.take().filter(|&parent| self.machine.is_attached(parent));
         let why = match waker.filter(|&waker| waker != thread.entity) {

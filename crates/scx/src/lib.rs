@@ -7,4 +7,11 @@ pub mod bridge;
 pub mod interface;
 #[cfg(feature = "bpf")]
 pub mod kernel;
+#[cfg(feature = "bpf")]
+pub mod native;
 pub mod promised;
+#[cfg(feature = "bpf")]
+mod scheduler;
+
+#[cfg(feature = "bpf")]
+pub use scheduler::Error;

@@ -19,6 +19,9 @@ pub(crate) struct Options {
     /// Promise a slice in every period to a thread, as in 1234=2ms/10ms (several: repeat it)
     #[arg(long, value_name = "TID=SLICE/PERIOD")]
     pub(crate) promise: Vec<String>,
+    /// Keep the promises in the kernel itself, by a port of the policy edf to BPF, without decisions in user space
+    #[arg(long, requires = "promise", conflicts_with_all = ["pid", "knob"])]
+    pub(crate) native: bool,
     /// End after this time; by default, at SIGINT or SIGTERM
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) length: Option<String>,

@@ -1,8 +1,10 @@
-//! [`Promised`]: what a thread with a reservation has received, by the kernel's own events.
+//! [`Receipts`]: what threads with reservations have received, by the kernel's own events.
 
+use crate::interface::{Event, Kind};
 use measure::{Doing, EndedPeriods, PeriodSink, PeriodWatch};
 use sched::{Instant, Reservation};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// The periods of a reservation that have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
@@ -28,31 +30,57 @@ impl PeriodSink for Received {
     }
 }
 
+/// What the threads with reservations have received, by tid.
+#[derive(Debug, Default)]
+pub struct Receipts(BTreeMap<i32, Promised>);
+
+impl Receipts {
+    /// Begins with the first wake-up of a thread, at `now`.
+    pub fn begin(&mut self, tid: i32, reservation: Reservation, now: Instant) {
+        self.0.entry(tid).or_insert_with(|| Promised::new(reservation, now));
+    }
+
+    /// Accounts for the time of the thread of an event, if it has a reservation.
+    pub fn note(&mut self, event: &Event) {
+        let Some(promised) = self.0.get_mut(&event.tid) else { return };
+        match event.kind {
+            Kind::Wake { .. } | Kind::Stop => promised.note(event.at, Doing::Waiting),
+            Kind::Run { .. } => promised.note(event.at, Doing::Running),
+            Kind::Sleep | Kind::Detach => promised.note(event.at, Doing::Blocked),
+            Kind::Attach { .. } | Kind::Yield | Kind::Change(_) => {}
+        }
+    }
+
+    /// Returns what each thread has received up to `now`.
+    pub fn received(&mut self, now: Instant) -> BTreeMap<i32, Received> {
+        self.0.iter_mut().map(|(tid, promised)| (*tid, promised.received(now))).collect()
+    }
+}
+
 /// A thread with a reservation.
 #[derive(Debug)]
-pub(crate) struct Promised {
+struct Promised {
     watch: PeriodWatch,
     doing: Doing,
     upto: Instant,
-    pub(crate) received: Received,
+    received: Received,
 }
 
 impl Promised {
-    /// Begins with the first wake-up of the thread.
-    pub(crate) fn new(reservation: Reservation, now: Instant) -> Promised {
+    fn new(reservation: Reservation, now: Instant) -> Promised {
         let watch = PeriodWatch::new(reservation, now);
         Promised { watch, doing: Doing::Waiting, upto: now, received: Received::default() }
     }
 
     /// Notes what the thread does from `at` on.
-    pub(crate) fn note(&mut self, at: Instant, doing: Doing) {
+    fn note(&mut self, at: Instant, doing: Doing) {
         let at = at.max(self.upto);
         self.watch.advance(self.doing, at, &mut self.received);
         (self.upto, self.doing) = (at, doing);
     }
 
     /// Returns what the thread has received up to `now`.
-    pub(crate) fn received(&mut self, now: Instant) -> Received {
+    fn received(&mut self, now: Instant) -> Received {
         self.note(now, self.doing);
         self.received
     }

@@ -3,11 +3,13 @@
 use crate::options::Options;
 use input::knobs::{KnobSetting, apply_knobs};
 use input::problem::{Problem, Problems};
-use sched::{Descriptor, Instant, Kicks, Machine, Nanos, Reservation, Topology};
+use sched::{Descriptor, Instant, Kicks, Machine, Nanos, Params, Reservation, Topology};
+use scx::Error;
 use scx::bridge::{Bridge, Mode, Refusal};
-use scx::interface::Report;
-use scx::kernel::{Error, Kernel};
-use scx::promised::Received;
+use scx::interface::{Kind, Report};
+use scx::kernel::Kernel;
+use scx::native::{KNOBS, NativeEdf, PERIOD_MAX_NS, Promise};
+use scx::promised::{Receipts, Received};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -19,7 +21,7 @@ use sys::clock;
 /// Priority of the thread that decides. Ordinary threads must not delay it, because it schedules them.
 const PRIORITY: u32 = 98;
 /// Maximum interval of batches, which are signs of life.
-const BEAT: Nanos = Nanos::ms(40);
+const BEAT: Nanos = Nanos::ms(30);
 /// Minimum time from a turn to a turn without an event. A turn at the end of a very short slice would come before the thread
 /// has run at all, and the next turn would again.
 const PAUSE_LEAST: Nanos = Nanos::us(20);
@@ -104,55 +106,147 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 fn session(options: &Options) -> Result<Summary, Failure> {
     let policy = policy(&options.policy)?;
-    let settings = options.knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, Problems>>()?;
-    let knobs = apply_knobs(policy, &settings)?;
     let promises = options.promise.iter().map(|text| promise(text)).collect::<Result<BTreeMap<_, _>, Problems>>()?;
-    if !options.pid.is_empty() && promises.is_empty() {
-        let problem =
-            Problem::new("the threads of the processes would have no promise, and the policy would decide nothing");
-        return Err(Problems::from(problem.help("add --promise, or leave --pid out to schedule all threads")).into());
-    }
     let length = options.length.as_deref().map(input::duration::length).transpose()?;
-    let cpus = sys::cpus::online()?.iter().last().map_or(1, |cpu| cpu.index() + 1);
-    let machine = Machine::build(policy, Topology::new(cpus), &knobs, Kicks::Immediate);
-    let machine = machine.map_err(|refused| Problems::from(Problem::new(refused.to_string())))?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // Registration fails only for signals that cannot be caught.
         let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
+    let run = Run { policy, promises, length, stop };
+    if options.native { in_kernel(&run) } else { in_user_space(options, run) }
+}
+
+/// A run of a policy, from its options.
+struct Run {
+    policy: &'static Descriptor,
+    promises: BTreeMap<i32, Reservation>,
+    length: Option<Nanos>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Run {
+    fn machine(&self, settings: &[KnobSetting]) -> Result<Machine, Problems> {
+        let knobs = apply_knobs(self.policy, settings)?;
+        let cpus = sys::cpus::online().map_err(|error| Problem::new(error.to_string()))?;
+        let cpus = cpus.iter().last().map_or(1, |cpu| cpu.index() + 1);
+        let machine = Machine::build(self.policy, Topology::new(cpus), &knobs, Kicks::Immediate);
+        Ok(machine.map_err(|refused| Problem::new(refused.to_string()))?)
+    }
+
+    /// Returns the end of a run that begins now.
+    fn end(&self) -> Instant {
+        self.length.map_or(Instant::NEVER, |length| clock::now().saturating_add(length))
+    }
+
+    fn is_over(&self, end: Instant) -> bool {
+        self.stop.load(Ordering::Relaxed) || clock::now() >= end
+    }
+
+    fn summary(&self) -> Summary {
+        Summary { policy: self.policy.name.to_string(), ..Summary::default() }
+    }
+}
+
+/// Runs a policy in this process, which decides for the bridge in the kernel.
+fn in_user_space(options: &Options, run: Run) -> Result<Summary, Failure> {
+    if !options.pid.is_empty() && run.promises.is_empty() {
+        let problem =
+            Problem::new("the threads of the processes would have no promise, and the policy would decide nothing");
+        return Err(Problems::from(problem.help("add --promise, or leave --pid out to schedule all threads")).into());
+    }
+    let settings = options.knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, Problems>>()?;
+    let machine = run.machine(&settings)?;
     sys::memory::lock()?;
     attributes::prepare();
     let me = sys::thread::current();
     attributes::apply(me, Attributes { policy: Policy::Fifo { priority: PRIORITY }, ..attributes::get(me)? })?;
     let kernel = Kernel::load(&options.pid)?;
-    eprintln!(
-        "{} schedules {}; Ctrl-C ends it",
-        policy.name,
-        if options.pid.is_empty() { "all threads" } else { "the processes" }
-    );
-    let mode = if options.pid.is_empty() { Mode::All } else { Mode::Promised };
-    let mut bridge = Bridge::new(machine, mode, promises);
-    let (begin, used) = (clock::now(), clock::thread_time());
-    let end = length.map_or(Instant::NEVER, |length| begin.saturating_add(length));
-    let mut summary = Summary { policy: policy.name.to_string(), ..Summary::default() };
-    serve(&kernel, &mut bridge, &stop, end, &mut summary)?;
+    let (mode, what) = match options.pid.is_empty() {
+        true => (Mode::All, "all threads"),
+        false => (Mode::Promised, "the processes"),
+    };
+    eprintln!("{} schedules {what}; Ctrl-C ends it", run.policy.name);
+    let mut bridge = Bridge::new(machine, mode, run.promises.clone());
+    let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
+    serve(&kernel, &mut bridge, &run, &mut summary)?;
     summary.length_ns = clock::now().since(begin).as_ns();
     summary.promises = bridge.received(clock::now());
     summary.cpu_ns = clock::thread_time().saturating_sub(used).as_ns();
     Ok(summary)
 }
 
-/// Passes events and decisions on until `end` or until `stop`.
-fn serve(
-    kernel: &Kernel,
-    bridge: &mut Bridge,
-    stop: &AtomicBool,
-    end: Instant,
-    summary: &mut Summary,
-) -> Result<(), Failure> {
-    let (mut events, mut beat) = (Vec::new(), Instant::ZERO);
-    while !stop.load(Ordering::Relaxed) && clock::now() < end {
+/// Keeps promises by the port of `edf`. This process admits them, and observes what the threads receive.
+fn in_kernel(run: &Run) -> Result<Summary, Failure> {
+    if run.policy.name != "edf" {
+        let problem = Problem::new(format!("the policy {} has no port to BPF", run.policy.name));
+        return Err(Problems::from(problem.help("use --policy edf, or leave --native out")).into());
+    }
+    let promises = admitted(run)?;
+    let kernel = NativeEdf::load(&promises)?;
+    eprintln!("edf in the kernel keeps {} promises; Ctrl-C ends it", promises.len());
+    let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
+    let (end, mut events, mut receipts) = (run.end(), Vec::new(), Receipts::default());
+    loop {
+        let (now, is_over) = (clock::now(), run.is_over(end));
+        kernel.read(&mut events)?;
+        summary.events += events.len() as u64;
+        summary.turns += 1;
+        for event in events.drain(..) {
+            if let (Kind::Wake { .. }, Some(reservation)) = (event.kind, run.promises.get(&event.tid)) {
+                receipts.begin(event.tid, from(*reservation, event.at, begin), event.at);
+            }
+            receipts.note(&event);
+        }
+        if let Some(ending) = kernel.ending()? {
+            return Err(Failure::Ended(ending.text()));
+        }
+        if is_over {
+            summary.promises = receipts.received(now);
+            break;
+        }
+        clock::sleep_until(now.saturating_add(BEAT).min(end));
+    }
+    summary.length_ns = clock::now().since(begin).as_ns();
+    summary.threads = promises.len();
+    summary.cpu_ns = clock::thread_time().saturating_sub(used).as_ns();
+    Ok(summary)
+}
+
+/// Returns a reservation whose first period began at `first`, from the first period on that begins after `loaded`. While the
+/// scheduler is loaded, the kernel schedules without it.
+fn from(reservation: Reservation, first: Instant, loaded: Instant) -> Reservation {
+    let passed = loaded.saturating_since(first).as_ns().div_ceil(reservation.period.as_ns());
+    let start = Some(first.saturating_add(reservation.period.saturating_mul(passed)));
+    Reservation { start, ..reservation }
+}
+
+/// Returns the promises with their CPUs, if the policy admits all of them.
+fn admitted(run: &Run) -> Result<Vec<Promise>, Failure> {
+    let knobs = KNOBS.iter().map(|(name, value)| format!("{name}={value}").parse());
+    let mut machine = run.machine(&knobs.collect::<Result<Vec<KnobSetting>, Problems>>()?)?;
+    let mut promises = Vec::new();
+    for (&tid, &reservation) in &run.promises {
+        if reservation.period.as_ns() > PERIOD_MAX_NS {
+            let problem = Problem::new(format!("the period {} of thread {tid} is too long", reservation.period));
+            let most = format!("use a period of at most {}, or leave --native out", Nanos::ns(PERIOD_MAX_NS));
+            return Err(Problems::from(problem.help(most)).into());
+        }
+        let affinity = sys::affinity::get(tid.unsigned_abs())?;
+        let params = Params { reservation: Some(reservation), affinity, ..Params::default() };
+        let entity = machine.attach(Instant::ZERO, params).map_err(|refused| {
+            Problems::from(Problem::new(format!("the promise to thread {tid} does not fit: {refused}")))
+        })?;
+        let cpu = machine.allowed(entity).first().unwrap_or_default();
+        promises.push(Promise { tid, reservation, cpu });
+    }
+    Ok(promises)
+}
+
+/// Passes events and decisions on until the end of the run.
+fn serve(kernel: &Kernel, bridge: &mut Bridge, run: &Run, summary: &mut Summary) -> Result<(), Failure> {
+    let (end, mut events, mut beat) = (run.end(), Vec::new(), Instant::ZERO);
+    while !run.is_over(end) {
         kernel.read(&mut events)?;
         let now = clock::now();
         summary.events += events.len() as u64;

@@ -48,6 +48,8 @@ pub(crate) struct Machine<'m> {
     /// Folder with the machine's archive or disk. The outputs of the machine are written to this folder.
     pub(crate) folder: &'m Path,
     pub(crate) time: Time,
+    /// Number of CPUs, with [`System::Archive`].
+    pub(crate) cpus: u32,
     /// Whether the machine's CPUs can run virtual machines.
     pub(crate) is_hypervisor: bool,
     /// Time after which the machine is stopped.
@@ -92,7 +94,7 @@ impl Machine<'_> {
         command.arg("-kernel").arg(&self.kernel.image);
         let boots = match self.system {
             System::Archive => {
-                command.args(["-smp", "2", "-m", "512", "-initrd", &file("archive")]);
+                command.args(["-smp", &self.cpus.to_string(), "-m", "512", "-initrd", &file("archive")]);
                 "rdinit=/init".to_string()
             }
             System::Debian => {

@@ -58,6 +58,8 @@ pub(crate) struct Job {
     /// Whether the job starts virtual machines with KVM.
     pub(crate) is_hypervisor: bool,
     pub(crate) time: Time,
+    /// Number of CPUs of a guest with [`System::Archive`].
+    pub(crate) cpus: u32,
     /// Maximum number of attempts; several for a job whose measurements depend on the other load of the host.
     pub(crate) tries: u32,
     /// Number of rounds in `cargo xtask test` (random jobs only); `None`: the job is no step of `cargo xtask test`.
@@ -81,6 +83,7 @@ pub(crate) const JOBS: &[Job] = &[
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Host,
+        cpus: 2,
         tries: 2,
         suite_rounds: Some(1),
         is_random: false,
@@ -95,6 +98,7 @@ pub(crate) const JOBS: &[Job] = &[
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
+        cpus: 2,
         tries: 1,
         suite_rounds: Some(10),
         is_random: true,
@@ -112,6 +116,7 @@ pub(crate) const JOBS: &[Job] = &[
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
+        cpus: 2,
         tries: 1,
         suite_rounds: Some(1),
         is_random: false,
@@ -126,6 +131,7 @@ pub(crate) const JOBS: &[Job] = &[
         system: System::Archive,
         is_hypervisor: true,
         time: Time::Executed,
+        cpus: 2,
         tries: 1,
         suite_rounds: None,
         is_random: true,
@@ -143,6 +149,7 @@ pub(crate) const JOBS: &[Job] = &[
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
+        cpus: 2,
         tries: 1,
         suite_rounds: Some(6),
         is_random: true,
@@ -160,6 +167,7 @@ pub(crate) const JOBS: &[Job] = &[
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
+        cpus: 2,
         tries: 1,
         suite_rounds: None,
         is_random: true,
@@ -179,6 +187,7 @@ pub(crate) const JOBS: &[Job] = &[
         // The virtual CPUs of a guest whose time follows instructions share one clock: a decision that one of them makes
         // would last as long as the other runs.
         time: Time::Host,
+        cpus: 2,
         tries: 2,
         suite_rounds: Some(4),
         is_random: true,
@@ -191,12 +200,31 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
     Job {
+        name: "guest-scx-one",
+        title: "guest-scx-one: sched_ext on one CPU, in time that follows instructions: promises down to 100 us in 200 us",
+        programs: &[TACTUS_SCX, TRIALS],
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Executed,
+        cpus: 1,
+        tries: 1,
+        suite_rounds: Some(1),
+        is_random: true,
+        limit: |extent| Duration::from_secs(180 + 4 * u64::from(extent.rounds)),
+        words: |extent| {
+            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--seconds", "0"].map(String::from);
+            [program.as_slice(), &extent.words()].concat()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
         name: "guest-debian",
         title: "guest-debian: the package and the operator's page in Debian, with systemd and VMs of libvirt",
         programs: &[OPERATOR],
         system: System::Debian,
         is_hypervisor: false,
         time: Time::Executed,
+        cpus: 2,
         tries: 1,
         suite_rounds: Some(1),
         is_random: false,

@@ -97,9 +97,9 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
         let text = format!("cannot prepare {}: {error:#}", folder.display());
         return Ok(Outcome::Failed(Failure { text, again: again(job, suite, extent) }));
     }
-    let (is_hypervisor, limit) = (job.is_hypervisor, (job.limit)(extent));
+    let Job { system, time, cpus, is_hypervisor, .. } = *job;
     let machine =
-        Machine { kernel: &kernel, system: job.system, folder: &folder, time: job.time, is_hypervisor, limit };
+        Machine { kernel: &kernel, system, folder: &folder, time, cpus, is_hypervisor, limit: (job.limit)(extent) };
     let mut outcome = boot(job, &kernel, &machine, &again(job, suite, extent))?;
     for _ in 1..job.tries {
         if let Outcome::Failed(failure) = &outcome {

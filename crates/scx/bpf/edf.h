@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The rules of the policy `edf` for one reservation, as in crates/policies/src/edf/account.rs with the knobs placement =
+ * partitioned and rest = renew. They are pure: no clock, no queue.
+ *
+ * Source: VSched (Lin and Dinda, SC'05) section 3; CBS, Abeni and Buttazzo 1998.
+ */
+#ifndef TACTUS_EDF_H
+#define TACTUS_EDF_H
+
+/* Maximum length of a period in ns: 4.29 s. */
+#define EDF_PERIOD_MAX 0xffffffffULL
+
+/* The state of the budget of a runnable thread. */
+enum edf_state {
+	/* The thread has a remaining slice. */
+	EDF_RESERVED = 0,
+	/* The slice is used up, and the thread competes for unreserved time. */
+	EDF_BACKGROUND = 1,
+	/* The slice is used up, and the thread waits for its next period. */
+	EDF_DEPLETED = 2,
+};
+
+/* The account of a reservation. Times are in ns. */
+struct edf_account {
+	u64 slice;
+	u64 period;
+	/* End of the current period. */
+	u64 deadline;
+	/* When the thread blocked last. */
+	u64 blocked;
+	/* Remaining slice; negative after an overrun. */
+	s64 balance;
+	u32 state;
+	u8 is_hard;
+	u8 has_begun;
+	u8 reserved[2];
+};
+
+static inline void edf_deplete(struct edf_account *a)
+{
+	a->state = a->is_hard ? EDF_DEPLETED : EDF_BACKGROUND;
+}
+
+/* Begins the period that contains `now`, with a full slice. `now` is not before the end of the current period. */
+static inline void edf_renew(struct edf_account *a, u64 now)
+{
+	a->deadline += a->period * ((now - a->deadline) / a->period + 1);
+	a->balance = a->slice;
+	a->has_begun = 1;
+	a->state = EDF_RESERVED;
+}
+
+/* Opens an account. Its first period begins now. */
+static inline void edf_open(struct edf_account *a, u64 slice, u64 period, bool is_hard, u64 now)
+{
+	*a = (struct edf_account){ .slice = slice, .period = period, .deadline = now, .blocked = now };
+	a->is_hard = is_hard;
+	edf_renew(a, now);
+}
+
+/* A new period begins if the old one is over, or if the remaining slice exceeds the share of the rest of the period. */
+static inline void edf_wake(struct edf_account *a, u64 now)
+{
+	bool is_over = a->has_begun && a->blocked + a->period <= a->deadline;
+
+	if (now >= a->deadline || is_over)
+		a->deadline = now;
+	if (now >= a->deadline)
+		edf_renew(a, now);
+	if (a->state != EDF_RESERVED)
+		return;
+	/* The products have 64 bits, because no period is above EDF_PERIOD_MAX. */
+	if ((u64)a->balance > (a->deadline - now) * a->slice / a->period) {
+		a->deadline = now;
+		edf_renew(a, now);
+	}
+}
+
+static inline void edf_block(struct edf_account *a, u64 now)
+{
+	a->blocked = now;
+}
+
+static inline void edf_charge(struct edf_account *a, u64 ran)
+{
+	if (a->state == EDF_RESERVED)
+		a->balance -= ran;
+}
+
+/* Updates the state of a thread that stops and stays runnable. A yield gives up the rest of the slice. */
+static inline void edf_stop(struct edf_account *a, bool has_yielded)
+{
+	if (a->state != EDF_RESERVED)
+		return;
+	if (has_yielded || a->balance <= 0)
+		edf_deplete(a);
+}
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The events that a scheduler reports to its user side, and the reason of its end.
+ */
+#ifndef TACTUS_EVENTS_H
+#define TACTUS_EVENTS_H
+
+#include "kernel.h"
+#include "interface.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ending);
+} endings SEC(".maps");
+
+static u64 lost;
+
+/* Called when an event has found the buffer full. */
+static void lose(void);
+
+static void report(struct task_struct *p, u32 kind, s32 cpu, s32 other, u64 now)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		lose();
+		return;
+	}
+	*event = (struct event){ now, kind, cpu, p->pid, other };
+	/*
+	 * No decision follows from the begin and the end of a run, which only give its CPU time. If they woke the user side, it
+	 * would preempt a thread, whose end would wake it again.
+	 */
+	bpf_ringbuf_submit(event, kind == EVENT_RUN || kind == EVENT_STOP ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
+}
+
+static void report_thread(struct task_struct *p, u32 kind, s32 parent, const struct cpumask *mask)
+{
+	struct thread_event *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
+
+	if (!it) {
+		lose();
+		return;
+	}
+	it->event = (struct event){ bpf_ktime_get_ns(), kind, -1, p->pid, parent };
+	it->nice = p->static_prio - 120;
+	it->policy = p->policy;
+	bpf_probe_read_kernel(it->mask, sizeof(it->mask), mask);
+	bpf_ringbuf_submit(it, BPF_RB_FORCE_WAKEUP);
+}
+
+/* Stores why the scheduler ends. */
+static void store_ending(struct scx_exit_info *info)
+{
+	u32 zero = 0;
+	struct ending *ending = bpf_map_lookup_elem(&endings, &zero);
+
+	if (!ending)
+		return;
+	ending->code = info->exit_code;
+	bpf_probe_read_kernel_str(ending->reason, sizeof(ending->reason), info->reason);
+	bpf_probe_read_kernel_str(ending->message, sizeof(ending->message), info->msg);
+	ending->kind = info->kind;
+}
+
+#endif

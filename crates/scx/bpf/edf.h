@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The rules of the policy `edf` for one reservation, as in crates/policies/src/edf/account.rs with the knobs placement =
- * partitioned and rest = renew. They are pure: no clock, no queue.
+ * partitioned and rest = renew. They are pure: no clock, no queue. tests/edf_rules.rs compares
+ * them with the Rust policy.
  *
  * Source: VSched (Lin and Dinda, SC'05) section 3; CBS, Abeni and Buttazzo 1998.
  */

@@ -147,8 +147,10 @@ impl SimulatedHost {
         let vm = &self.vms[index];
         let cpus = vm.members.len();
         if usize::from(promise.cpus) != cpus {
-            let detail = format!("{} has {cpus} vCPUs, and the promise is on {} CPUs", vm.name, promise.cpus);
-            let remedy = format!("use {cpus} CPUs (--cpus {cpus})");
+            let number = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+            let (has, asked) = (number(cpus, "vCPU"), number(promise.cpus.into(), "CPU"));
+            let detail = format!("{} has {has}, and the promise is on {asked}", vm.name);
+            let remedy = format!("use {} (--cpus {cpus})", number(cpus, "CPU"));
             return Err(Problem::new(422, "Unprocessable Content", detail, remedy));
         }
         if promise.mechanism != Mechanism::Auto {

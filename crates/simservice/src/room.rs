@@ -2,9 +2,8 @@
 
 use crate::vms::ManagedVm;
 use api::{Alternatives, Problem};
-use daemon::dispatch::SLICE_LEAST;
+use daemon::dispatch::{PERIOD_LONGEST, SLICE_LEAST};
 use run::{Run, Trial};
-use sched::time::SPAN_MAX;
 use sched::{GroupParams, LoadBounds, Nanos, Params, Quota, Refused, Reservation};
 
 /// How the policy of the host limits the CPU time of a group.
@@ -107,9 +106,9 @@ pub(crate) fn alternatives(
         let fits = |ns| fits(trial, &with(wanted, Nanos::ns(ns), period));
         border(SLICE_LEAST.as_ns(), slice.as_ns(), fits)
     });
-    let periods = fits(trial, &with(wanted, slice, SPAN_MAX)).then(|| {
+    let periods = (period < PERIOD_LONGEST && fits(trial, &with(wanted, slice, PERIOD_LONGEST))).then(|| {
         let fits = |ns| fits(trial, &with(wanted, slice, Nanos::ns(ns)));
-        border(SPAN_MAX.as_ns(), period.as_ns(), fits)
+        border(PERIOD_LONGEST.as_ns(), period.as_ns(), fits)
     });
     let mut end_of = Vec::new();
     for (_, other) in vms.iter().enumerate().filter(|(index, other)| *index != of && other.is_present) {

@@ -142,6 +142,12 @@ fn a_promise_that_does_not_fit_is_refused_with_the_nearest_ones_and_changes_noth
     assert_eq!(test.set(with(20_000_001)).map_err(|problem| problem.status), Err(409));
     let vm = test.set(with(20_000_000)).unwrap();
     assert_eq!((vm.generation, vm.source, vm.measured.periods), (1, Some(Source::Client), 0));
+    // On a full host, only a period of hours would fit: it is not proposed.
+    let problem = test.set(request("b", promise(50, 100, 1))).unwrap_err();
+    let room = problem.alternatives.unwrap();
+    assert_eq!((room.slice_ns, room.period_ns), (Some(20_000_000), Some(250_000_000)));
+    let full = test.set(request("b", promise(20_000, 59_000, 1))).unwrap_err().alternatives.unwrap();
+    assert_eq!(full.period_ns, None);
     test.set(request("c", Desired::default())).unwrap();
     assert_eq!(test.set(request("b", promise(50, 100, 1))).unwrap().generation, 3);
     test.pass(Nanos::s(2));

@@ -115,7 +115,7 @@ function Tools() {
           </option>
         ))}
       </select>
-      <button type="button" aria-label="Keys" aria-keyshortcuts="?" onClick={() => (isHelpOpen.value = true)}>
+      <button type="button" aria-label="Help" aria-keyshortcuts="?" onClick={() => (isHelpOpen.value = true)}>
         ?
       </button>
     </div>

@@ -106,6 +106,8 @@ function UndoButton({ event, way, name }: { event: Event; way: Undo; name: strin
   const vm = rows.get(way.id)?.vm.value;
   if (!vm || !mayChange(caller.value, vm)) return null;
   const word = desiredText(way.desired);
+  // It would change nothing.
+  if (word === desiredText(vm.desired)) return null;
   const run = async () => {
     running.value = event.number;
     failure.value = undefined;

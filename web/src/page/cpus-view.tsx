@@ -33,9 +33,9 @@ function Reserve({ value: { promisable_percent, cpus, anywhere } }: { value: Cpu
   const most = (cpus.length * promisable_percent) / 100;
   return (
     <p class="note">
-      {percent(fixed + onAny)} of {percent(most)} is promised: {percent(fixed)} on fixed CPUs, which the bars show, and{" "}
-      {percent(onAny)} on any CPU. At most {promisable_percent}% of each CPU may be promised; the rest stays free for
-      everything else.
+      {percent(fixed + onAny)} of {percent(most)} is promised: {percent(fixed)} on fixed CPUs, and {percent(onAny)} on any CPU, of
+      which each bar shows an equal part in a lighter color. Gray may still be promised. The part of each CPU above{" "}
+      {promisable_percent}%, behind the line, stays free for everything else. What the CPUs do now is in the timeline.
     </p>
   );
 }
@@ -50,7 +50,7 @@ function Node({ group, value }: { group: Group; value: Cpus }) {
           {cores.map(({ title, cpus }) => (
             <div class="core" key={title}>
               {cpus.map((cpu) => (
-                <CpuBar key={cpu.cpu} cpu={cpu} most={value.promisable_percent ?? 0} core={title} />
+                <CpuBar key={cpu.cpu} cpu={cpu} anyPpm={anyOf(value)} most={value.promisable_percent ?? 0} core={title} />
               ))}
             </div>
           ))}
@@ -60,7 +60,20 @@ function Node({ group, value }: { group: Group; value: Cpus }) {
   );
 }
 
-function CpuBar({ cpu: { cpu, promised_ppm, promises }, most, core }: { cpu: Cpu; most: number; core: string }) {
+/** Returns the part of each CPU that promises on any CPU need on average. */
+function anyOf({ cpus, anywhere }: Cpus): number {
+  return anywhere.reduce((sum, { ppm }) => sum + ppm, 0) / Math.max(1, cpus.length);
+}
+
+interface BarOf {
+  cpu: Cpu;
+  /** Part of promises on any CPU. */
+  anyPpm: number;
+  most: number;
+  core: string;
+}
+
+function CpuBar({ cpu: { cpu, promised_ppm, promises }, anyPpm, most, core }: BarOf) {
   let from = 0;
   const parts = promises.map((part) => {
     from += part.ppm;
@@ -71,7 +84,7 @@ function CpuBar({ cpu: { cpu, promised_ppm, promises }, most, core }: { cpu: Cpu
       <span class="label" title={core}>
         CPU {cpu}
       </span>
-      <svg viewBox="0 0 1000 16" preserveAspectRatio="none" role="img" aria-label={described(cpu, promised_ppm, promises)}>
+      <svg viewBox="0 0 1000 16" preserveAspectRatio="none" role="img" aria-label={described(cpu, promised_ppm, anyPpm, promises)}>
         <rect class="free" x="0" y="0" width={10 * most} height="16" />
         {parts.map(({ vm, ppm, from }) => (
           <rect
@@ -86,10 +99,15 @@ function CpuBar({ cpu: { cpu, promised_ppm, promises }, most, core }: { cpu: Cpu
             <title>{`${nameOf(vm)}: ${percent(ppm / 1e6)}`}</title>
           </rect>
         ))}
+        {anyPpm > 0 && (
+          <rect class="promised any" x={from / 1000} y="0" width={Math.max(1, anyPpm / 1000)} height="16">
+            <title>{`promises on any CPU: ${percent(anyPpm / 1e6)} on average`}</title>
+          </rect>
+        )}
         <line class="limit" x1={10 * most} x2={10 * most} y1="0" y2="16" />
       </svg>
       <span class="number">
-        {percent(promised_ppm / 1e6)} of {most}%
+        {percent((promised_ppm + anyPpm) / 1e6)} of {most}%
       </span>
       <span class="parts">
         {promises.map((part) => (
@@ -100,9 +118,10 @@ function CpuBar({ cpu: { cpu, promised_ppm, promises }, most, core }: { cpu: Cpu
   );
 }
 
-function described(cpu: number, promised_ppm: number, promises: PromisedPart[]): string {
+function described(cpu: number, promised_ppm: number, anyPpm: number, promises: PromisedPart[]): string {
   const parts = promises.map(({ vm, ppm }) => `${nameOf(vm)} ${percent(ppm / 1e6)}`);
-  return [`CPU ${cpu}: ${percent(promised_ppm / 1e6)} promised`, ...parts].join(", ");
+  const any = anyPpm > 0 ? [`promises on any CPU ${percent(anyPpm / 1e6)} on average`] : [];
+  return [`CPU ${cpu}: ${percent((promised_ppm + anyPpm) / 1e6)} promised`, ...parts, ...any].join(", ");
 }
 
 function nameOf(id: string): string {

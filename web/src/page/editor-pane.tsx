@@ -1,5 +1,5 @@
 import { Comparison } from "./comparison";
-import { apply, basis, conflicts, isApplying, isDirty, isEditable, isHeld, isLive, rebase, revert, select, vms } from "./editor";
+import { apply, basis, conflicts, verdict, isApplying, isDirty, isEditable, isHeld, isLive, rebase, revert, select, vms } from "./editor";
 import { PromiseFields, ShareFields } from "./fields";
 import { percent, shortDuration } from "./quantity";
 import { cost, deliveredPart, desiredText, efficiency, grantedPart } from "./rows";
@@ -92,7 +92,7 @@ function Form() {
       <PromiseFields />
       <ShareFields />
       <div class="actions">
-        <button type="submit" class="main" disabled={!isDirty.value || isApplying.value}>
+        <button type="submit" class="main" disabled={!isDirty.value || isApplying.value || verdict.value.is === "wrong"}>
           {isApplying.value ? "Applying" : "Apply"}
         </button>
         <button type="button" onClick={revert} disabled={!isDirty.value} aria-keyshortcuts="Escape">

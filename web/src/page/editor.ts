@@ -24,6 +24,10 @@ export interface Answer {
   mechanism?: string;
   /** What was desired before a change. */
   before?: Desired;
+  /** Whether the promise ended to make room for another one. */
+  hasEnded?: boolean;
+  /** Whether the change has undone another one. */
+  isUndone?: boolean;
 }
 
 export type Verdict =
@@ -221,7 +225,7 @@ export async function undoApplied(): Promise<void> {
   isApplying.value = true;
   for (const { id, before } of outcome.peek()) {
     const vm = rows.get(id)?.vm.peek();
-    if (vm && before) answers.push(await change(vm, before, bases.get(id)));
+    if (vm && before) answers.push({ ...(await change(vm, before, bases.get(id))), isUndone: true });
   }
   batch(() => {
     isApplying.value = false;
@@ -232,17 +236,20 @@ export async function undoApplied(): Promise<void> {
 
 /** Takes an alternative of a refusal, and applies the draft. */
 export async function take(alternative: { slice: string } | { period: string } | { endOf: string }): Promise<void> {
+  let ended: Answer | undefined;
   if ("endOf" in alternative) {
     const other = [...rows.values()].map(({ vm }) => vm.peek()).find(({ name }) => name === alternative.endOf);
     if (!other) return;
     const { promise: _, ...rest } = other.desired;
-    const ended = await change(other, rest, other.generation);
+    ended = { ...(await change(other, rest, other.generation)), hasEnded: true };
     if (ended.problem) {
       outcome.value = [ended];
       return;
     }
   } else edit(alternative);
   await apply();
+  // An undo makes room first, and gives the ended promise back afterwards.
+  if (ended) outcome.value = [...outcome.peek(), ended];
 }
 
 /** Observes the selected VM. */

@@ -98,7 +98,7 @@ function Duration({ field, label, range }: { field: "slice" | "period"; label: s
         autocomplete="off"
         spellcheck={false}
         value={text ?? ""}
-        placeholder={text === undefined ? "differ" : field === "slice" ? "2ms" : "10ms"}
+        placeholder={text === undefined ? "differ" : field === "slice" ? "such as 2ms" : "such as 10ms"}
         aria-invalid={mistake ? "true" : undefined}
         aria-describedby={mistake ? `${field}-mistake` : undefined}
         onInput={(event) => change(event.currentTarget.value)}

@@ -48,6 +48,7 @@ export function exactDuration(ns: number): string {
 
 /** Returns a measured duration with three digits. */
 export function shortDuration(ns: number): string {
+  if (ns < 1) return "0";
   const [name, length] = largestUnit(ns, UNITS.slice(0, -1));
   return `${threeDigits(ns / length)}${name}`;
 }

@@ -57,16 +57,28 @@ export const address = computed<Address>(() => ({
   range: range.value,
 }));
 
+/** Whether the pointer is over the list: rows that move under it would make a click change another VM. */
+export const isOrderHeld = signal(false);
 let lastOrder: readonly string[] = [];
+let lastKey = "";
 /** Ids of the shown VMs. The same array as long as the order is the same, so that rows are placed only when it changes. */
 export const order = computed<readonly string[]>(() => {
   arrangement.value;
   const entries = Array.from(rows.values(), ({ vm, samples }) => ({ vm: vm.peek(), sample: samples.recent() }));
   const next = ordered(entries, query.value, sorting.value);
+  const key = JSON.stringify([query.value, sorting.value]);
+  const isHeld = isOrderHeld.value && key === lastKey && hasSame(next, lastOrder);
+  lastKey = key;
+  if (isHeld) return lastOrder;
   const isSame = next.length === lastOrder.length && next.every((id, at) => id === lastOrder[at]);
   if (!isSame) lastOrder = next;
   return lastOrder;
 });
+
+function hasSame(some: readonly string[], others: readonly string[]): boolean {
+  const ids = new Set(others);
+  return some.length === others.length && some.every((id) => ids.has(id));
+}
 
 /** Returns whether the client may change a VM. The service decides; this keeps controls away that it would refuse. */
 export function mayChange(by: Caller | undefined, vm: Vm | undefined): boolean {

@@ -129,11 +129,30 @@ function Controls() {
       <button type="button" aria-label="Zoom out" onClick={() => zoom(2)}>
         −
       </button>
+      <Stopped />
       <span class="note">
         {recording.value.lost > 0 ? `${recording.value.lost} context switches are lost. ` : ""}
         High blocks are threads of VMs; low gray blocks are threads of no VM. The wheel zooms, and the pointer moves.
       </span>
     </div>
+  );
+}
+
+/** When the picture stopped, with the way back. */
+function Stopped() {
+  const at = useRef("");
+  if (isRecording.value) {
+    at.current = "";
+    return null;
+  }
+  at.current ||= new Date().toLocaleTimeString("en-GB");
+  return (
+    <span class="problem" role="status">
+      Stopped at {at.current}.{" "}
+      <button type="button" onClick={roll}>
+        Go on
+      </button>
+    </span>
   );
 }
 

@@ -15,13 +15,17 @@ export function VerdictText() {
 function Outcome() {
   const made = outcome.value.filter(({ problem }) => !problem);
   if (made.length === 0) return null;
-  const names = made.map(({ name, mechanism }) => (mechanism ? `${name}, by ${mechanism}` : name));
+  const applied = made.filter(({ hasEnded }) => !hasEnded);
+  const ended = made.filter(({ hasEnded }) => hasEnded).map(({ name }) => name);
+  const names = applied.map(({ name, mechanism }) => (mechanism ? `${name}, by ${mechanism}` : name));
+  const isUndone = made.some(({ isUndone }) => isUndone);
   return (
     <p class="good">
-      Applied to {names.join("; ")}.{" "}
+      {names.length > 0 && `${isUndone ? "Undone for" : "Applied to"} ${names.join("; ")}. `}
+      {ended.length > 0 && `The promise to ${ended.join(" and ")} has ended. `}
       {made.every(({ before }) => before) && (
         <button type="button" disabled={isApplying.value} onClick={() => void undoApplied()}>
-          Undo
+          {isUndone ? "Redo" : "Undo"}
         </button>
       )}
     </p>

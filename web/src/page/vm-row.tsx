@@ -24,6 +24,7 @@ function cells({ vm, samples, sampled }: Row) {
       return [kind, process && `pid ${process.pid}`, id !== name && id].filter(Boolean).join(", ");
     }),
     phase: computed(() => vm.value.state.phase),
+    state: computed(() => (vm.value.state.phase === "none" ? "no promise" : vm.value.state.phase)),
     reason: computed(() => vm.value.state.reason),
     asked: computed(() => promiseText(vm.value.desired.promise) || NONE),
     granted: computed(() => orNone(grantedPart(vm.value))),
@@ -69,7 +70,7 @@ function PresentRow({ id, number, row }: { id: string; number: number; row: Row 
         </button>
       </th>
       <td class="state" role="cell" data-phase={of.phase} title={of.reason.value}>
-        {of.phase}
+        {of.state}
       </td>
       <td class="asked" role="cell">{of.asked}</td>
       <Value name="granted" of={of.granted} />

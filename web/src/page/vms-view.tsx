@@ -3,7 +3,7 @@ import { useRef } from "preact/hooks";
 import { EditorPane } from "./editor-pane";
 import { trySelect } from "./editor";
 import { price } from "./settings";
-import { arrangement, mayChangeAny, order, query, rows, selected, sorting } from "./store";
+import { arrangement, isOrderHeld, mayChangeAny, order, query, rows, selected, sorting } from "./store";
 import { useRowWindow } from "./row-window";
 import type { Column } from "./rows";
 import { VmRow } from "./vm-row";
@@ -64,7 +64,12 @@ function Body() {
   const body = useRef<HTMLTableSectionElement>(null);
   const { ids, first, above, below } = useRowWindow(body, order).value;
   return (
-    <tbody ref={body} role="rowgroup">
+    <tbody
+      ref={body}
+      role="rowgroup"
+      onPointerEnter={() => (isOrderHeld.value = true)}
+      onPointerLeave={() => (isOrderHeld.value = false)}
+    >
       {above > 0 && <Gap key="above" height={above} />}
       {ids.map((id, at) => (
         <VmRow key={id} id={id} number={first + at + 2} />

@@ -67,7 +67,7 @@ pub use loans::{Offer, begin_loans};
 pub use member::{Former, Level, RaiseBy};
 pub use promises::Promises;
 pub use refusal::Refusal;
-pub use request::{KeptBy, Others, PERIOD_LEAST, PromiseRequest, SLICE_LEAST};
+pub use request::{KeptBy, Others, PERIOD_LEAST, PERIOD_LONGEST, PromiseRequest, SLICE_LEAST};
 pub use role::Role;
 pub use room::{Alternatives, HeldPromise, NoRoom};
 pub use scan::{Found, Known, Scanned, THREADS_MOST, ended, find, scan, scan_beating};

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub const PERIOD_LEAST: Nanos = Nanos::us(100);
 /// The shortest slice.
 pub const SLICE_LEAST: Nanos = Nanos::us(10);
+/// Maximum period that a refusal proposes. In a longer one, a VM would wait for minutes.
+pub const PERIOD_LONGEST: Nanos = Nanos::s(60);
 /// Maximum slice per CPU. A longer slice is divided into equal parts with shorter periods. Otherwise a client could
 /// occupy a CPU until real-time throttling, which limits the CPU time of real-time threads in every second, stops the
 /// client.

@@ -1,11 +1,10 @@
 //! [`NoRoom`]: the refusal of a promise that does not fit beside the existing promises. The refusal names the nearest
 //! promises that fit, and what else would make room.
 
-use super::request::{KeptBy, PromiseRequest, SLICE_LEAST};
+use super::request::{KeptBy, PERIOD_LONGEST, PromiseRequest, SLICE_LEAST};
 use super::withheld::Withheld;
 use crate::Explanation;
 use crate::interfering::InterferingThread;
-use sched::time::SPAN_MAX;
 use sched::{
     CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, Refused,
     Reservation, Topology,
@@ -290,9 +289,9 @@ impl NoRoom {
         let slices = trial
             .fits(&with(least, period))
             .then(|| border(least.as_ns(), slice.as_ns(), |slice| trial.fits(&with(Nanos::ns(slice), period))));
-        let periods = trial
-            .fits(&with(slice, SPAN_MAX))
-            .then(|| border(SPAN_MAX.as_ns(), period.as_ns(), |period| trial.fits(&with(slice, Nanos::ns(period)))));
+        let periods = (period < PERIOD_LONGEST && trial.fits(&with(slice, PERIOD_LONGEST))).then(|| {
+            border(PERIOD_LONGEST.as_ns(), period.as_ns(), |period| trial.fits(&with(slice, Nanos::ns(period))))
+        });
         let mut cpus = request.cpus.max(1) + 1..=request.affinity.len();
         let cpus = cpus.find(|&cpus| trial.fits(&PromiseRequest { cpus, ..request.clone() }));
         let elsewhere = self.own.minus(&request.affinity);

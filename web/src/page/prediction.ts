@@ -15,6 +15,8 @@ export const appliedPrediction = signal<Prediction | undefined>(undefined);
 
 /** Lengths of the observations of the demand: the first prediction comes soon, the next ones are better. Unit: ms. */
 const [FIRST_MS, FULL_MS] = [1_000, 10_000];
+/** Pause after an observation that failed: a service has few observations at once. Unit: ms. */
+const RETRY_MS = 2_000;
 
 interface Known {
   demand: Demand;
@@ -22,6 +24,8 @@ interface Known {
 }
 
 let known: Promise<Known> | undefined;
+/** Ends the observations of a draft. */
+let observing = new AbortController();
 /** The changes of the draft. */
 let changes: ReadonlyMap<string, Desired> = new Map();
 
@@ -39,6 +43,8 @@ export function predict(changed: { vm: Vm; desired: Desired }[]): void {
 
 /** Drops the prediction. The demand is observed again for the next one. */
 export function forget(): void {
+  observing.abort();
+  observing = new AbortController();
   [prediction.value, unpredicted.value] = [undefined, ""];
   [known, changes] = [undefined, new Map()];
 }
@@ -49,20 +55,27 @@ export function unpredict(): void {
 }
 
 async function observe(length: number): Promise<Known> {
-  const [demand, cpus] = await Promise.all([get<Demand>(`/v1/demand?length_ms=${length}`), get<Cpus>("/v1/cpus")]);
+  const { signal } = observing;
+  const observed = get<Demand>(`/v1/demand?length_ms=${length}`, signal);
+  const [demand, cpus] = await Promise.all([observed, get<Cpus>("/v1/cpus", signal)]);
   return { demand, cpus };
 }
 
 /** Observes the demand again and again, as long as it is used. */
 async function keepObserving(first: Promise<Known>): Promise<void> {
-  let pause = host.peek()?.simulated ? FULL_MS : 0;
-  for (let last = first; known === last; pause = FULL_MS) {
-    await last.catch(() => undefined);
-    await sleep(pause);
+  const isSimulated = host.peek()?.simulated;
+  for (let last = first, pause = isSimulated ? FULL_MS : 0; known === last; pause = FULL_MS) {
+    const hasFailed = await last.then(() => false, () => true);
+    await sleep(hasFailed ? RETRY_MS : pause);
     if (known !== last) return;
-    const next = observe(FULL_MS);
+    const next = observe(hasFailed && !isSimulated ? FIRST_MS : FULL_MS);
+    // A failure leaves the demand of before.
     const isKnown = await next.then(() => true, () => false);
-    if (!isKnown || known !== last) return;
+    if (known !== last) return;
+    if (!isKnown && !hasFailed) {
+      await sleep(RETRY_MS);
+      continue;
+    }
     known = last = next;
     show();
   }

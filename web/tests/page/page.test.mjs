@@ -108,6 +108,10 @@ test("the end of another promise makes room by a click", async () => {
   await page.getByRole("button", { name: "End the promise to vm-a and apply" }).click();
   await verdict("Applied to vm-b");
   assert.deepEqual([slice("vm-a"), slice("vm-b")], [undefined, 8e6]);
+  await verdict("The promise to vm-a has ended");
+  await page.getByRole("button", { name: "Undo", exact: true }).click();
+  await until("both changes are undone", () => slice("vm-a") === 8e6 && slice("vm-b") === undefined);
+  await verdict("Undone for vm-b");
 });
 
 test("several VMs are edited at once, and fields that were not touched stay", async () => {

@@ -47,7 +47,12 @@ struct thread {
 	s32 cpu;
 	/* When the thread began to run. */
 	u64 since;
-	/* Whether it was chosen then. Where others compete, this time does not count for its share. */
+	/* Its virtual time among the threads that compete. */
+	u64 vtime;
+	/*
+	 * Whether it was chosen then. This time does not count for its share: beside it, others compete, or, if all are
+	 * managed, a fallback begins with equal threads.
+	 */
 	bool is_ahead;
 };
 
@@ -97,6 +102,8 @@ struct choice {
 	s32 tid;
 	/* Whether the thread was in no queue when the CPU looked for it. */
 	u32 is_absent;
+	/* When the CPU last ran a thread of the queue FAIR, where all threads are managed. */
+	u64 served;
 };
 
 static struct choice choices[CPUS_MAX];
@@ -171,10 +178,12 @@ void BPF_PROG(bridge_enable, struct task_struct *p)
 {
 	struct thread *thread = thread_of(p);
 
+	if (!thread)
+		return;
 	/* A thread without history is as far as the others. */
-	set_vtime(p, fair_now);
-	if (thread && thread->is_managed)
-		report_thread(p, EVENT_ATTACH, p->real_parent->pid, p->cpus_ptr);
+	thread->vtime = fair_now;
+	if (thread->is_managed)
+		report_thread(p, EVENT_ATTACH, p->real_parent->pid, &p->cpus_mask);
 }
 
 SEC("struct_ops/disable")
@@ -192,7 +201,7 @@ void BPF_PROG(bridge_set_weight, struct task_struct *p, u32 weight)
 	struct thread *thread = thread_of(p);
 
 	if (thread && thread->is_managed)
-		report_thread(p, EVENT_CHANGE, 0, p->cpus_ptr);
+		report_thread(p, EVENT_CHANGE, 0, &p->cpus_mask);
 }
 
 SEC("struct_ops/set_cpumask")
@@ -200,7 +209,8 @@ void BPF_PROG(bridge_set_cpumask, struct task_struct *p, const struct cpumask *m
 {
 	struct thread *thread = thread_of(p);
 
-	if (thread && thread->is_managed)
+	/* While a thread cannot migrate, its mask is one CPU for a short time. */
+	if (thread && thread->is_managed && !p->migration_disabled)
 		report_thread(p, EVENT_CHANGE, 0, mask);
 }
 
@@ -231,9 +241,6 @@ void BPF_PROG(bridge_quiescent, struct task_struct *p, u64 flags)
  */
 static bool is_in_the_way(struct task_struct *p, struct thread *thread, struct choice *choice)
 {
-	/* These threads come without a choice, and must run. */
-	if (p->migration_disabled || p->flags & PF_EXITING || serves_cpu(p))
-		return false;
 	if (choice->tid == p->pid)
 		return false;
 	if (choice->tid && !choice->is_absent)
@@ -252,11 +259,17 @@ void BPF_PROG(bridge_running, struct task_struct *p)
 	if (!thread || !choice)
 		return;
 	thread->since = bpf_ktime_get_ns();
-	thread->is_ahead = thread->competes && choice->tid == p->pid;
+	thread->is_ahead = !is_fallback && choice->tid == p->pid;
 	if (!thread->is_ahead)
-		fair_begin(p);
+		fair_begin(thread->vtime);
 	if (thread->is_managed)
 		report(p, EVENT_RUN, cpu, 0, thread->since);
+	/* These threads come without a choice, and must run. The kernel gives some of them a long slice. */
+	if (p->migration_disabled || p->flags & PF_EXITING || serves_cpu(p)) {
+		if (p->scx.slice > FAIR_SLICE_NS)
+			set_slice(p, FAIR_SLICE_NS);
+		return;
+	}
 	if (!is_fallback && is_in_the_way(p, thread, choice)) {
 		set_slice(p, 0);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -271,7 +284,7 @@ void BPF_PROG(bridge_stopping, struct task_struct *p, bool runnable)
 	if (!thread)
 		return;
 	if (!thread->is_ahead)
-		fair_charge(p, bpf_ktime_get_ns() - thread->since);
+		fair_charge(p, &thread->vtime, bpf_ktime_get_ns() - thread->since);
 	if (thread->is_managed)
 		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, bpf_ktime_get_ns());
 }
@@ -306,12 +319,16 @@ void BPF_PROG(bridge_enqueue, struct task_struct *p, u64 flags)
 	s32 here = bpf_get_smp_processor_id();
 	struct choice *choice;
 
-	if (thread && thread->is_managed && !thread->competes && !(is_fallback && flags & SCX_ENQ_LAST))
-		scx_bpf_dsq_insert_vtime(p, WAITING, FAIR_SLICE_NS, fair_vtime(p), flags);
+	if (!thread) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_SLICE_NS, flags);
+		return;
+	}
+	if (thread->is_managed && !thread->competes && !(is_fallback && flags & SCX_ENQ_LAST))
+		scx_bpf_dsq_insert_vtime(p, WAITING, FAIR_SLICE_NS, fair_place(thread->vtime), flags);
 	else
-		fair_enqueue(p, flags);
+		fair_enqueue(p, &thread->vtime, flags);
 	/* The command came before the thread. A CPU that stops the thread dispatches afterwards anyway. */
-	choice = thread ? choice_of(p, thread) : 0;
+	choice = choice_of(p, thread);
 	if (choice && (flags & SCX_ENQ_WAKEUP || thread->cpu != here)) {
 		choice->is_absent = 0;
 		scx_bpf_kick_cpu(thread->cpu, SCX_KICK_PREEMPT);
@@ -329,14 +346,16 @@ static bool take(s32 tid, s32 cpu)
 	if (!p)
 		return false;
 	thread = thread_of(p);
-	/* The mask may have changed since the choice. */
-	if (thread && bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
-		if (!bpf_iter_scx_dsq_new(&it, thread->competes ? FAIR : WAITING, 0)) {
-			scx_bpf_dsq_move_set_slice(&it, CHOSEN_SLICE_NS);
-			done = scx_bpf_dsq_move(&it, p, SCX_DSQ_LOCAL, 0);
-		}
-		bpf_iter_scx_dsq_destroy(&it);
+	/*
+	 * The mask may have changed since the choice. A thread that changes it after the iterator was created is enqueued
+	 * again, and the iterator does not move it then.
+	 */
+	if (!bpf_iter_scx_dsq_new(&it, thread && thread->competes ? FAIR : WAITING, 0) && !p->migration_disabled &&
+	    bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+		scx_bpf_dsq_move_set_slice(&it, CHOSEN_SLICE_NS);
+		done = scx_bpf_dsq_move(&it, p, SCX_DSQ_LOCAL, 0);
 	}
+	bpf_iter_scx_dsq_destroy(&it);
 	bpf_task_release(p);
 	return done;
 }
@@ -346,6 +365,7 @@ void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct choice *choice = choice_on(cpu);
 	struct settings *with = the_settings();
+	u64 now = bpf_ktime_get_ns();
 
 	if (!choice || !with)
 		return;
@@ -354,17 +374,21 @@ void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
 			scx_bpf_dsq_move_to_local(FAIR);
 		return;
 	}
-	if (choice->tid && prev && prev->pid == choice->tid && prev->scx.flags & SCX_TASK_QUEUED) {
-		/*
-		 * Where all threads are managed, the policy does not know of the few others, which are mostly kernel
-		 * threads that have used up a slice. They get a slice for each whole slice of the policy's threads.
-		 */
-		if (with->manages_all && !prev->scx.slice && scx_bpf_dsq_move_to_local(FAIR))
+	/*
+	 * Where all threads are managed, the policy does not know of the few others, which are mostly kernel threads that
+	 * have used up a slice. They get a slice for each slice of the policy's threads.
+	 */
+	if (with->manages_all && now - choice->served >= CHOSEN_SLICE_NS) {
+		choice->served = now;
+		if (scx_bpf_dsq_move_to_local(FAIR))
 			return;
+	}
+	if (choice->tid && prev && prev->pid == choice->tid && prev->scx.flags & SCX_TASK_QUEUED) {
 		set_slice(prev, CHOSEN_SLICE_NS);
 		return;
 	}
 	if (choice->tid && take(choice->tid, cpu)) {
+		choice->is_absent = 0;
 		__sync_fetch_and_add(&dispatched, 1);
 		return;
 	}
@@ -386,7 +410,7 @@ static void release(struct task_struct *p, struct thread *thread)
 	bpf_rcu_read_lock();
 	if (!bpf_iter_scx_dsq_new(&it, WAITING, 0)) {
 		scx_bpf_dsq_move_set_slice(&it, FAIR_SLICE_NS);
-		scx_bpf_dsq_move_set_vtime(&it, p->scx.dsq_vtime);
+		scx_bpf_dsq_move_set_vtime(&it, thread->vtime);
 		scx_bpf_dsq_move_vtime(&it, p, FAIR, 0);
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -416,7 +440,7 @@ int bridge_apply(struct report *report)
 		command = batch->commands[i];
 		choice = choice_on(command.cpu);
 		if (choice)
-			*choice = (struct choice){ command.tid, 0 };
+			choice->tid = command.tid, choice->is_absent = 0;
 		p = command.tid ? bpf_task_from_pid(command.tid) : 0;
 		if (!p)
 			continue;
@@ -465,6 +489,13 @@ static int beat(void *map, int *key, struct timer *timer)
 
 		scx_bpf_exit_bstr(0, text, &nothing, 0);
 		return 0;
+	}
+	/* A choice may have come between the event of a thread and its way to the queue. */
+	bpf_for(cpu, 0, cpus) {
+		struct choice *choice = choice_on(cpu);
+
+		if (choice && choice->tid && choice->is_absent)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	bpf_timer_start(&timer->timer, BEAT_NS, 0);
 	return 0;

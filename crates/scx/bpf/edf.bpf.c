@@ -26,6 +26,8 @@ char _license[] SEC("license") = "GPL";
 #define READY 0x1000
 /* Slice that the kernel knows. The timer ends a slice. */
 #define LONG_SLICE_NS SCX_SLICE_DFL
+/* Time until a thread that was in no queue is looked for again. */
+#define AGAIN_NS 50000ULL
 
 struct promise {
 	struct edf_account account;
@@ -33,21 +35,23 @@ struct promise {
 	s32 cpu;
 	/* The CPU on which the thread runs. */
 	s32 on;
-	u32 is_blocked;
+	u16 is_blocked;
+	/* Whether the thread waits in the queue of its CPU. */
+	u16 is_ready;
 	/* When the thread began to run; 0: it does not run. Up to this instant, its CPU time is charged. */
 	u64 since;
 	struct bpf_timer period;
 };
 
 struct cpu {
-	/* Deadline of the reserved thread that runs; 0: none runs. */
-	u64 deadline;
 	struct bpf_timer slice;
 };
 
 struct thread {
 	/* When the thread began to run. */
 	u64 since;
+	/* Its virtual time among the threads that compete. */
+	u64 vtime;
 	/* Whether it began with a slice of its promise. This time does not count for its share of the rest. */
 	bool is_ahead;
 };
@@ -94,7 +98,7 @@ static struct cpu *cpu_at(s32 cpu)
 }
 
 /* Charges the CPU time up to `now`. Returns the remaining slice; 0: the thread is not ahead of others. */
-static s64 settle(struct promise *promise, u64 now)
+static s64 charge_until(struct promise *promise, u64 now, bool stops)
 {
 	struct edf_account *a = &promise->account;
 	s64 left = 0;
@@ -104,6 +108,8 @@ static s64 settle(struct promise *promise, u64 now)
 		edf_charge(a, now - promise->since);
 		promise->since = now;
 	}
+	if (stops)
+		promise->since = 0;
 	edf_stop(a, false);
 	if (a->state == EDF_RESERVED)
 		left = a->balance;
@@ -118,17 +124,13 @@ static void begin_slice(struct promise *promise, s64 left)
 
 	if (!cpu)
 		return;
-	cpu->deadline = promise->account.deadline;
 	bpf_timer_start(&cpu->slice, left, BPF_F_TIMER_CPU_PIN);
 }
 
-/* Kicks the CPU of a thread with a slice if it should run this thread now. */
-static void call(struct promise *promise)
+/* Returns whether a promised thread is ahead of the others, and may run on its CPU. */
+static bool is_ahead(struct task_struct *p, struct promise *promise)
 {
-	struct cpu *cpu = cpu_at(promise->cpu);
-
-	if (cpu && (!cpu->deadline || cpu->deadline > promise->account.deadline))
-		scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
+	return promise && promise->account.state == EDF_RESERVED && bpf_cpumask_test_cpu(promise->cpu, p->cpus_ptr);
 }
 
 /* ---- Timers ---- */
@@ -140,13 +142,14 @@ static int end_slice(void *map, u32 *cpu, struct cpu *value)
 }
 
 /* Moves a thread that waits in `from` to the queue of its CPU. */
-static bool ready(struct task_struct *p, struct promise *promise, u64 from)
+static bool move_to_ready(struct task_struct *p, struct promise *promise, u64 from)
 {
 	struct bpf_iter_scx_dsq it;
 	bool done = false;
 
 	bpf_rcu_read_lock();
-	if (!bpf_iter_scx_dsq_new(&it, from, 0)) {
+	/* A thread whose mask changes after the iterator was created is enqueued again, and not moved. */
+	if (!bpf_iter_scx_dsq_new(&it, from, 0) && is_ahead(p, promise)) {
 		scx_bpf_dsq_move_set_slice(&it, LONG_SLICE_NS);
 		scx_bpf_dsq_move_set_vtime(&it, promise->account.deadline);
 		done = scx_bpf_dsq_move_vtime(&it, p, READY + promise->cpu, 0);
@@ -167,7 +170,7 @@ static int begin_period(void *map, s32 *tid, struct promise *promise)
 	/* The next wake-up sets the timer again. To cancel it under the lock of a run queue would wait for this function. */
 	if (promise->is_blocked)
 		return 0;
-	settle(promise, now);
+	charge_until(promise, now, false);
 	bpf_spin_lock(&promise->lock);
 	if (now >= a->deadline)
 		edf_renew(a, now);
@@ -175,21 +178,24 @@ static int begin_period(void *map, s32 *tid, struct promise *promise)
 	state = a->state;
 	runs = promise->since;
 	bpf_spin_unlock(&promise->lock);
-	bpf_timer_start(&promise->period, deadline, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 	if (runs) {
 		/* The CPU looks again. A thread that runs on another CPU than its own goes there. */
 		scx_bpf_kick_cpu(promise->on, SCX_KICK_PREEMPT);
-		return 0;
+	} else if (state == EDF_RESERVED && !promise->is_ready) {
+		p = bpf_task_from_pid(*tid);
+		if (p && is_ahead(p, promise)) {
+			if (move_to_ready(p, promise, FAIR) || move_to_ready(p, promise, HELD)) {
+				promise->is_ready = 1;
+				scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
+			} else if (deadline - now > AGAIN_NS) {
+				/* The thread is on its way to a queue. */
+				deadline = now + AGAIN_NS;
+			}
+		}
+		if (p)
+			bpf_task_release(p);
 	}
-	if (state != EDF_RESERVED)
-		return 0;
-	p = bpf_task_from_pid(*tid);
-	if (!p)
-		return 0;
-	/* A thread with a late slice is in the queue of its CPU already, with an earlier deadline. */
-	if (ready(p, promise, FAIR) || ready(p, promise, HELD))
-		call(promise);
-	bpf_task_release(p);
+	bpf_timer_start(&promise->period, deadline, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 	return 0;
 }
 
@@ -204,14 +210,16 @@ s32 BPF_PROG(edf_init_task, struct task_struct *p, struct scx_init_task_args *ar
 SEC("struct_ops/enable")
 void BPF_PROG(edf_enable, struct task_struct *p)
 {
+	struct thread *thread = bpf_task_storage_get(&threads, p, 0, 0);
 	struct promise *promise = promise_of(p);
 	u64 now = bpf_ktime_get_ns();
 
-	set_vtime(p, fair_now);
+	if (thread)
+		thread->vtime = fair_now;
 	if (!promise)
 		return;
 	edf_open(&promise->account, promise->account.slice, promise->account.period, promise->account.is_hard, now);
-	report_thread(p, EVENT_ATTACH, 0, p->cpus_ptr);
+	report_thread(p, EVENT_ATTACH, 0, &p->cpus_mask);
 }
 
 SEC("struct_ops/disable")
@@ -272,21 +280,30 @@ void BPF_PROG(edf_running, struct task_struct *p)
 	thread->is_ahead = false;
 	if (promise) {
 		report(p, EVENT_RUN, cpu, 0, now);
+		bpf_spin_lock(&promise->lock);
 		promise->since = now;
 		promise->on = cpu;
-		left = settle(promise, now);
+		bpf_spin_unlock(&promise->lock);
+		promise->is_ready = 0;
+		left = charge_until(promise, now, false);
 		if (left > 0 && promise->cpu == cpu) {
 			thread->is_ahead = true;
 			begin_slice(promise, left);
 			return;
 		}
 	}
-	fair_begin(p);
+	fair_begin(thread->vtime);
+	/* These threads must run. The kernel gives some of them a long slice. */
+	if (p->migration_disabled || p->flags & PF_EXITING || serves_cpu(p)) {
+		if (p->scx.slice > FAIR_SLICE_NS)
+			set_slice(p, FAIR_SLICE_NS);
+		return;
+	}
 	/*
 	 * A real-time thread had preempted this thread, and a promised thread came meanwhile, which could not kick the CPU; or a
 	 * new period has begun for this thread on a CPU that is not its own.
 	 */
-	if ((left > 0 || scx_bpf_dsq_nr_queued(READY + cpu) > 0) && !p->migration_disabled && !(p->flags & PF_EXITING)) {
+	if ((left > 0 && is_ahead(p, promise)) || scx_bpf_dsq_nr_queued(READY + cpu) > 0) {
 		set_slice(p, 0);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
@@ -298,19 +315,14 @@ void BPF_PROG(edf_stopping, struct task_struct *p, bool runnable)
 	struct thread *thread = bpf_task_storage_get(&threads, p, 0, 0);
 	struct promise *promise = promise_of(p);
 	u64 now = bpf_ktime_get_ns();
-	struct cpu *cpu;
 
 	if (!thread)
 		return;
 	if (!thread->is_ahead)
-		fair_charge(p, now - thread->since);
+		fair_charge(p, &thread->vtime, now - thread->since);
 	if (!promise)
 		return;
-	settle(promise, now);
-	promise->since = 0;
-	cpu = cpu_at(promise->on);
-	if (cpu)
-		cpu->deadline = 0;
+	charge_until(promise, now, true);
 	report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, now);
 }
 
@@ -321,7 +333,7 @@ bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 	u64 now = bpf_ktime_get_ns();
 
 	if (promise) {
-		settle(promise, now);
+		charge_until(promise, now, false);
 		bpf_spin_lock(&promise->lock);
 		edf_stop(&promise->account, true);
 		bpf_spin_unlock(&promise->lock);
@@ -331,12 +343,6 @@ bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 }
 
 /* ---- Dispatch ---- */
-
-/* Returns whether a promised thread is ahead of the others, and may run on its CPU. */
-static bool is_ahead(struct task_struct *p, struct promise *promise)
-{
-	return promise && promise->account.state == EDF_RESERVED && bpf_cpumask_test_cpu(promise->cpu, p->cpus_ptr);
-}
 
 SEC("struct_ops/select_cpu")
 s32 BPF_PROG(edf_select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
@@ -350,15 +356,22 @@ s32 BPF_PROG(edf_select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 SEC("struct_ops/enqueue")
 void BPF_PROG(edf_enqueue, struct task_struct *p, u64 flags)
 {
+	struct thread *thread = bpf_task_storage_get(&threads, p, 0, 0);
 	struct promise *promise = promise_of(p);
+	s32 here = bpf_get_smp_processor_id();
 
 	if (is_ahead(p, promise)) {
+		promise->is_ready = 1;
 		scx_bpf_dsq_insert_vtime(p, READY + promise->cpu, LONG_SLICE_NS, promise->account.deadline, flags);
-		call(promise);
+		/* A CPU that stops the thread dispatches afterwards anyway. */
+		if (flags & SCX_ENQ_WAKEUP || promise->cpu != here)
+			scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
 	} else if (promise && promise->account.state == EDF_DEPLETED) {
 		scx_bpf_dsq_insert_vtime(p, HELD, LONG_SLICE_NS, promise->account.deadline, flags);
+	} else if (thread) {
+		fair_enqueue(p, &thread->vtime, flags);
 	} else {
-		fair_enqueue(p, flags);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_SLICE_NS, flags);
 	}
 }
 
@@ -387,7 +400,7 @@ void BPF_PROG(edf_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
 		promise = promise_of(prev);
 		if (promise && promise->cpu == cpu)
-			left = settle(promise, bpf_ktime_get_ns());
+			left = charge_until(promise, bpf_ktime_get_ns(), false);
 		if (left > 0 && (!first || promise->account.deadline <= first)) {
 			set_slice(prev, LONG_SLICE_NS);
 			begin_slice(promise, left);

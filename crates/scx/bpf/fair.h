@@ -23,43 +23,33 @@ static void set_slice(struct task_struct *p, u64 slice)
 		p->scx.slice = slice;
 }
 
-static void set_vtime(struct task_struct *p, u64 vtime)
-{
-	if (bpf_ksym_exists(scx_bpf_task_set_dsq_vtime))
-		scx_bpf_task_set_dsq_vtime(p, vtime);
-	else
-		p->scx.dsq_vtime = vtime;
-}
-
 /* Kernel threads of one CPU serve this CPU, so they run there at once. */
 static bool serves_cpu(struct task_struct *p)
 {
 	return p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1 && scx_bpf_nr_cpu_ids() > 1;
 }
 
-/* A thread begins to run. */
-static void fair_begin(struct task_struct *p)
+/* A thread with this virtual time begins to run. */
+static void fair_begin(u64 vtime)
 {
-	if ((s64)(p->scx.dsq_vtime - fair_now) > 0)
-		fair_now = p->scx.dsq_vtime;
+	if ((s64)(vtime - fair_now) > 0)
+		fair_now = vtime;
 }
 
 /* A thread has run for `ran` ns. The scale of the weights is that of control groups: 100 is normal. */
-static void fair_charge(struct task_struct *p, u64 ran)
+static void fair_charge(struct task_struct *p, u64 *vtime, u64 ran)
 {
-	set_vtime(p, p->scx.dsq_vtime + ran * 100 / (p->scx.weight ?: 1));
+	*vtime += ran * 100 / (p->scx.weight ?: 1);
 }
 
-/* Returns the virtual time of a thread. After a long sleep, it is at most a slice before the others. */
-static u64 fair_vtime(struct task_struct *p)
+/* Returns the place of a thread in the order. After a long sleep, it is at most a slice before the others. */
+static u64 fair_place(u64 vtime)
 {
-	u64 vtime = p->scx.dsq_vtime;
-
 	return (s64)(vtime + FAIR_SLICE_NS - fair_now) < 0 ? fair_now - FAIR_SLICE_NS : vtime;
 }
 
-/* Enqueues a thread, and wakes an idle CPU for it. */
-static void fair_enqueue(struct task_struct *p, u64 flags)
+/* Enqueues a thread with this virtual time, and wakes an idle CPU for it. */
+static void fair_enqueue(struct task_struct *p, u64 *vtime, u64 flags)
 {
 	s32 idle;
 
@@ -73,7 +63,8 @@ static void fair_enqueue(struct task_struct *p, u64 flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_SLICE_NS, flags);
 		return;
 	}
-	scx_bpf_dsq_insert_vtime(p, FAIR, FAIR_SLICE_NS, fair_vtime(p), flags);
+	*vtime = fair_place(*vtime);
+	scx_bpf_dsq_insert_vtime(p, FAIR, FAIR_SLICE_NS, *vtime, flags);
 	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (idle >= 0)
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);

@@ -20,6 +20,7 @@ typedef __u16 __be16;
 typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef __u8 u8;
+typedef __u16 u16;
 typedef __u32 u32;
 typedef __s32 s32;
 typedef __u64 u64;
@@ -48,7 +49,6 @@ typedef _Bool bool;
 #define SCX_OPS_ENQ_LAST (1ULL << 1)
 #define SCX_SLICE_DFL 20000000ULL
 #define SCX_DSQ_LOCAL 0x8000000000000002ULL
-#define SCX_DSQ_LOCAL_ON 0xc000000000000000ULL
 #define SCX_ENQ_WAKEUP 1ULL
 #define SCX_ENQ_PREEMPT (1ULL << 32)
 #define SCX_ENQ_LAST (1ULL << 41)
@@ -75,6 +75,7 @@ struct task_struct {
 	unsigned int policy;
 	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
+	struct cpumask cpus_mask;
 	unsigned short migration_disabled;
 	struct sched_ext_entity scx;
 	int pid;
@@ -88,10 +89,6 @@ struct cgroup;
 struct scx_init_task_args {
 	bool fork;
 	struct cgroup *cgroup;
-};
-
-struct scx_exit_task_args {
-	bool cancelled;
 };
 
 enum scx_exit_kind {
@@ -161,7 +158,6 @@ extern void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it__iter, u64 vt
 extern bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id, u64 flags)
 	__ksym;
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
-extern bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) __ksym __weak;
 extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 extern s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;

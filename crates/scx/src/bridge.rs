@@ -89,6 +89,8 @@ pub struct Refusal {
 pub struct Bridge {
     machine: Machine,
     mode: Mode,
+    /// CPUs that are online.
+    online: CpuSet,
     threads: FxHashMap<i32, Thread>,
     /// The thread of each entity, by index.
     tids: Vec<i32>,
@@ -103,13 +105,14 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Creates a bridge without threads. A thread in `promises` has this reservation.
+    /// Creates a bridge without threads, on the CPUs that are online. A thread in `promises` has this reservation.
     #[must_use]
-    pub fn new(machine: Machine, mode: Mode, promises: BTreeMap<i32, Reservation>) -> Bridge {
+    pub fn new(machine: Machine, mode: Mode, online: CpuSet, promises: BTreeMap<i32, Reservation>) -> Bridge {
         let told = vec![None; machine.topology().cpus];
         Bridge {
             machine,
             mode,
+            online,
             threads: FxHashMap::default(),
             tids: Vec::new(),
             told,
@@ -138,25 +141,49 @@ impl Bridge {
         std::mem::take(&mut self.refusals)
     }
 
-    /// Applies an event, in a turn at `now`. Events of threads that are not managed have no effect.
-    pub fn apply(&mut self, now: Instant, event: &Event) {
-        let Event { tid, at, kind } = *event;
+    /// Applies the events since the last turn, in a turn at `now`. Events of threads that are not managed have no effect.
+    pub fn apply(&mut self, now: Instant, events: &[Event]) {
+        // The policy charges running threads at a wake-up. Their CPU time is known only after the ends of all runs.
+        let known: Vec<bool> = events.iter().map(|event| self.account(event)).collect();
+        self.charge_all(now);
+        for (event, is_accounted) in events.iter().zip(known) {
+            self.report(now, event, is_accounted);
+        }
+    }
+
+    /// Accounts for the begin or the end of a run. Returns whether the thread is managed.
+    fn account(&mut self, event: &Event) -> bool {
+        let Some(thread) = self.threads.get_mut(&event.tid) else { return false };
+        match event.kind {
+            Kind::Run { .. } => thread.since = Some(event.at),
+            Kind::Stop => {
+                if let Some(since) = thread.since.take() {
+                    thread.ran += event.at.saturating_since(since);
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn charge_all(&mut self, now: Instant) {
+        for cpu in 0..self.told.len() {
+            self.charge(now, CpuId::new(cpu));
+        }
+    }
+
+    fn report(&mut self, now: Instant, event: &Event, is_accounted: bool) {
+        let Event { tid, kind, .. } = *event;
         self.receipts.note(event);
         match kind {
             Kind::Attach { parent, about } => self.attach(now, tid, parent, &about),
             Kind::Detach => self.detach(now, tid),
             Kind::Wake { waker } => self.wake(now, tid, waker),
             Kind::Sleep => self.sleep(now, tid),
-            Kind::Run { .. } => {
-                if let Some(thread) = self.threads.get_mut(&tid) {
-                    thread.since = Some(at);
-                }
-            }
-            Kind::Stop => {
-                if let Some(thread) = self.threads.get_mut(&tid)
-                    && let Some(since) = thread.since.take()
-                {
-                    thread.ran += at.saturating_since(since);
+            // A thread that was attached by an earlier event of this turn.
+            Kind::Run { .. } | Kind::Stop => {
+                if !is_accounted {
+                    self.account(event);
                 }
             }
             Kind::Yield => {
@@ -172,9 +199,9 @@ impl Bridge {
     /// Decides, in a turn at `now`. Returns the commands for the kernel.
     pub fn settle(&mut self, now: Instant) -> &[Command] {
         self.commands.clear();
+        self.charge_all(now);
         for cpu in 0..self.told.len() {
             let cpu = CpuId::new(cpu);
-            self.charge(now, cpu);
             if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= now {
                 self.machine.input(now, Input::Expire { cpu });
             }
@@ -280,6 +307,8 @@ impl Bridge {
         if wanted != present
             && let Err(reason) = self.machine.adjust(now, entity, wanted)
         {
+            // The change is in force in the kernel, so the policy cannot go on with the old values.
+            self.detach(now, tid);
             self.refusals.push(Refusal { tid, reason });
         }
     }
@@ -333,7 +362,7 @@ impl Bridge {
         };
         let weight = Weight::nice(about.nice).unwrap_or_default();
         let weight = if class == Class::Idle { Weight::IDLE } else { weight };
-        let affinity = if about.mask.is_empty() { CpuSet::ALL } else { about.mask };
+        let affinity = if about.mask.is_empty() { self.online } else { about.mask.and(&self.online) };
         let reservation = self.promises.get(&tid).copied();
         Params { weight, class, affinity, reservation, ..present }
     }
@@ -368,14 +397,13 @@ mod tests {
         }
 
         fn of(machine: Machine, mode: Mode, promises: BTreeMap<i32, Reservation>) -> Scene {
-            Scene { bridge: Bridge::new(machine, mode, promises), now: Instant::at_ns(1_000_000_000) }
+            Scene { bridge: Bridge::new(machine, mode, CpuSet::ALL, promises), now: Instant::at_ns(1_000_000_000) }
         }
 
         /// Applies events now, and returns the commands.
         fn turn(&mut self, events: &[(i32, Kind)]) -> Vec<Command> {
-            for &(tid, kind) in events {
-                self.bridge.apply(self.now, &Event { at: self.now, tid, kind });
-            }
+            let events: Vec<Event> = events.iter().map(|&(tid, kind)| Event { at: self.now, tid, kind }).collect();
+            self.bridge.apply(self.now, &events);
             self.bridge.settle(self.now).to_vec()
         }
 
@@ -474,6 +502,19 @@ mod tests {
         assert_eq!(scene.turn(&[]), []);
         scene.pass(Nanos::ms(1));
         assert_eq!(scene.turn(&[]), [run(0, 7)]);
+    }
+
+    #[test]
+    fn a_thread_whose_changed_mask_does_not_fit_is_released() {
+        let promise = Reservation::new(Nanos::ms(8), Nanos::ms(10));
+        let edf = policies::find("edf").unwrap();
+        let knobs = input::knobs::apply_knobs(edf, &["placement=partitioned".parse().unwrap()]).unwrap();
+        let machine = Machine::build(edf, Topology::new(2), &knobs, Kicks::Immediate).unwrap();
+        let mut scene = Scene::of(machine, Mode::All, BTreeMap::from([(7, promise), (8, promise)]));
+        scene.turn(&[attach(7), attach(8), wake(7), wake(8)]);
+        let about = About { mask: CpuSet::one(CpuId::new(0)), ..ABOUT };
+        let commands = scene.turn(&[(8, Kind::Change(about))]);
+        assert_eq!(commands, [run(1, None), Command::Release { tid: 8 }]);
     }
 
     #[test]

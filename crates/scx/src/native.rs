@@ -40,7 +40,8 @@ struct RawPromise {
     lock: u32,
     cpu: i32,
     on: i32,
-    is_blocked: u32,
+    is_blocked: u16,
+    is_ready: u16,
     since: u64,
     timer: [u64; 2],
 }

@@ -16,8 +16,8 @@ pub(crate) struct Options {
     /// time left. By default, the policy schedules all threads
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Vec<u32>,
-    /// Promise a slice in every period to a thread, as in 1234=2ms/10ms (several: repeat it)
-    #[arg(long, value_name = "TID=SLICE/PERIOD")]
+    /// Promise a slice in every period to a thread, as in 1234=2ms/10ms, or 1234=2ms/10ms,hard for no more (several: repeat it)
+    #[arg(long, value_name = "TID=SLICE/PERIOD[,hard]")]
     pub(crate) promise: Vec<String>,
     /// Keep the promises in the kernel itself, by a port of the policy edf to BPF, without decisions in user space
     #[arg(long, requires = "promise", conflicts_with_all = ["pid", "knob"])]

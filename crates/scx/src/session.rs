@@ -3,7 +3,7 @@
 use crate::options::Options;
 use input::knobs::{KnobSetting, apply_knobs};
 use input::problem::{Problem, Problems};
-use sched::{Descriptor, Instant, Kicks, Machine, Nanos, Params, Reservation, Topology};
+use sched::{Descriptor, Instant, Kicks, Limit, Machine, Nanos, Params, Reservation, Topology};
 use scx::Error;
 use scx::bridge::{Bridge, Mode, Refusal};
 use scx::interface::{Kind, Report};
@@ -106,7 +106,21 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 fn session(options: &Options) -> Result<Summary, Failure> {
     let policy = policy(&options.policy)?;
-    let promises = options.promise.iter().map(|text| promise(text)).collect::<Result<BTreeMap<_, _>, Problems>>()?;
+    let mut promises = BTreeMap::new();
+    for text in &options.promise {
+        let (tid, reservation) = promise(text)?;
+        if promises.insert(tid, reservation).is_some() {
+            return Err(
+                Problems::from(Problem::new(format!("thread {tid} has two promises")).help("leave one out")).into()
+            );
+        }
+    }
+    for &id in promises.keys().map(|tid| tid.unsigned_abs()).collect::<Vec<_>>().iter().chain(&options.pid) {
+        if sys::thread::status(id).is_err() {
+            let problem = Problem::new(format!("there is no thread or process {id}"));
+            return Err(Problems::from(problem.help("use the numbers of `ps -eLo pid,tid,comm`")).into());
+        }
+    }
     let length = options.length.as_deref().map(input::duration::length).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -167,7 +181,7 @@ fn in_user_space(options: &Options, run: Run) -> Result<Summary, Failure> {
         false => (Mode::Promised, "the processes"),
     };
     eprintln!("{} schedules {what}; Ctrl-C ends it", run.policy.name);
-    let mut bridge = Bridge::new(machine, mode, run.promises.clone());
+    let mut bridge = Bridge::new(machine, mode, sys::cpus::online()?, run.promises.clone());
     let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
     serve(&kernel, &mut bridge, &run, &mut summary)?;
     summary.length_ns = clock::now().since(begin).as_ns();
@@ -250,7 +264,8 @@ fn serve(kernel: &Kernel, bridge: &mut Bridge, run: &Run, summary: &mut Summary)
         kernel.read(&mut events)?;
         let now = clock::now();
         summary.events += events.len() as u64;
-        events.drain(..).for_each(|event| bridge.apply(now, &event));
+        bridge.apply(now, &events);
+        events.clear();
         let commands = bridge.settle(now);
         summary.turns += 1;
         if !commands.is_empty() || now >= beat {
@@ -288,13 +303,21 @@ fn policy(name: &str) -> Result<&'static Descriptor, Problems> {
     })
 }
 
-/// Reads `TID=SLICE/PERIOD`.
+/// Reads `TID=SLICE/PERIOD`, with `,hard` for a limit.
 fn promise(text: &str) -> Result<(i32, Reservation), Problems> {
     let wrong = || Problem::new(format!("{text} is no promise")).help("use TID=SLICE/PERIOD, as in 1234=2ms/10ms");
     let (tid, times) = text.split_once('=').ok_or_else(wrong)?;
+    let (times, limit) = match times.strip_suffix(",hard") {
+        Some(times) => (times, Limit::Hard),
+        None => (times, Limit::Soft),
+    };
     let (slice, period) = times.split_once('/').ok_or_else(wrong)?;
     let tid = tid.trim().parse().ok().filter(|tid: &i32| *tid > 0).ok_or_else(wrong)?;
-    Ok((tid, Reservation::new(input::duration::length(slice)?, input::duration::length(period)?)))
+    let time = |what: &'static str, text: &str| {
+        input::duration::parse(what, text).map_err(|it| Problems::from(it.anywhere(None)))
+    };
+    let (slice, period) = (time("slice", slice)?, time("period", period)?);
+    Ok((tid, Reservation { limit, ..Reservation::new(slice, period) }))
 }
 
 fn print(options: &Options, summary: &Summary) {

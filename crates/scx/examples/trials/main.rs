@@ -42,6 +42,9 @@ struct Line {
     /// Number of the first round, to skip the rounds before it
     #[arg(long, default_value_t = 1)]
     first: u32,
+    /// Run only the checks whose name contains this
+    #[arg(long, default_value = "")]
+    only: String,
     /// Seed of the rounds
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let mut failed = false;
-    for (name, check) in CHECKS {
+    for (name, check) in CHECKS.iter().filter(|(name, _)| name.contains(&line.only)) {
         let begin = clock::now();
         let outcome = check(&line);
         let took = clock::now().since(begin);
@@ -162,6 +165,16 @@ fn native(line: &Line) -> Result<()> {
             ensure!(args != native || missed == Some(0), "the port missed periods: {received}");
         }
     }
+    let promise = format!("{promised}=1ms/10ms,hard");
+    let scheduler = Scheduler::start(line, &["--policy", "edf", "--native", "--promise", &promise])?;
+    let read = || hogs.iter().map(|(_, meter)| Ok(meter.read()?.ran.as_ns() / 1_000)).collect::<Result<Vec<u64>>>();
+    let before = read()?;
+    clock::sleep(Nanos::s(2));
+    let after = read()?;
+    scheduler.end()?;
+    let ran: Vec<u64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
+    println!("  with a hard promise of 1ms/10ms: CPU times {ran:?} us");
+    ensure!(ran[0] <= 210_000 && ran[1..].iter().all(|other| *other > 400_000), "the limit is not kept: {ran:?}");
     let hard = Scheduler::start(line, &["--policy", "cfs", "--native", "--promise", &format!("{promised}=1ms/10ms")]);
     let refused = hard.err().map(|error| error.to_string()).unwrap_or_default();
     ensure!(refused.contains("the policy cfs has no port"), "{refused}");

@@ -359,9 +359,11 @@ void BPF_PROG(edf_enqueue, struct task_struct *p, u64 flags)
 	struct thread *thread = bpf_task_storage_get(&threads, p, 0, 0);
 	struct promise *promise = promise_of(p);
 	s32 here = bpf_get_smp_processor_id();
+	bool goes_ahead = is_ahead(p, promise);
 
-	if (is_ahead(p, promise)) {
-		promise->is_ready = 1;
+	if (promise)
+		promise->is_ready = goes_ahead;
+	if (promise && goes_ahead) {
 		scx_bpf_dsq_insert_vtime(p, READY + promise->cpu, LONG_SLICE_NS, promise->account.deadline, flags);
 		/* A CPU that stops the thread dispatches afterwards anyway. */
 		if (flags & SCX_ENQ_WAKEUP || promise->cpu != here)

@@ -1,6 +1,6 @@
 // The prediction for the draft of the editor: from the demand of all VMs, by the simulator.
 
-import { signal } from "@preact/signals";
+import { effect, signal, untracked } from "@preact/signals";
 import type { Cpus, Demand, Desired, Vm } from "./api";
 import { get } from "./client";
 import { latestOnly } from "./pacing";
@@ -31,8 +31,17 @@ let changes: ReadonlyMap<string, Desired> = new Map();
 
 /** Predicts what the host does with other desired states of some VMs. */
 export function predict(changed: { vm: Vm; desired: Desired }[]): void {
-  if (!simulator.peek() || !host.peek()?.policy) return;
   changes = new Map(changed.map(({ vm, desired }) => [vm.id, desired]));
+  start();
+}
+
+/** A draft may be there before the simulator, which is loaded after the page. */
+effect(() => {
+  if (simulator.value && host.value?.policy) untracked(() => changes.size > 0 && known === undefined && start());
+});
+
+function start(): void {
+  if (!simulator.peek() || !host.peek()?.policy) return;
   if (known === undefined) {
     // A simulated host has seen the demand already.
     known = observe(host.peek()?.simulated ? FULL_MS : FIRST_MS);

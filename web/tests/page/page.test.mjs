@@ -202,6 +202,8 @@ test("the stick of a gamepad moves the slice, and the gamepad rumbles when the p
 
 test("an applied draft is undone beside its answer, and the end of a promise is said", async () => {
   change("vm-b", "--slice", "1ms", "--period", "10ms");
+  // A draft from before the change would be refused.
+  await until("the row has it", async () => (await text('tr[data-id="vm-b"] .asked')) === "1ms in 10ms");
   await edit("vm-b");
   await page.fill("#slice", "2ms");
   await page.keyboard.press("Enter");

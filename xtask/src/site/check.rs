@@ -47,4 +47,5 @@ fn programs() -> Result<PathBuf, String> {
 pub(crate) fn download() {
     let _ = wasm::bindgen();
     let _ = component::mdbook().and_then(|_| component::chromium());
+    let _ = component::node().and_then(|()| component::packages_of_web());
 }

@@ -1,7 +1,7 @@
 //! Load for a scheduler under trial: messages between threads, hogs, and a thread that wakes every millisecond.
 
 use anyhow::{Context, Result};
-use sched::Nanos;
+use sched::{Instant, Nanos};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -73,24 +73,32 @@ pub(crate) fn hogs(count: usize) -> Result<Vec<(Child, Meter)>> {
 /// A thread that wakes every millisecond, and the longest time between two of its wake-ups.
 pub(crate) struct Probe {
     stop: Arc<AtomicBool>,
+    /// The time before this instant does not count. Unit: ns.
+    from: Arc<AtomicU64>,
     thread: JoinHandle<Nanos>,
 }
 
 impl Probe {
     pub(crate) fn start() -> Probe {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let from = Arc::new(AtomicU64::new(u64::MAX));
+        let (stopped, begin) = (Arc::clone(&stop), Arc::clone(&from));
         let thread = std::thread::spawn(move || {
             let (mut last, mut longest) = (clock::now(), Nanos::ZERO);
             while !stopped.load(Ordering::Relaxed) {
                 clock::sleep(Nanos::ms(1));
-                let now = clock::now();
-                longest = longest.max(now.since(last));
+                let (now, from) = (clock::now(), Instant::at_ns(begin.load(Ordering::Relaxed)));
+                longest = longest.max(now.saturating_since(last.max(from)));
                 last = now;
             }
             longest
         });
-        Probe { stop, thread }
+        Probe { stop, from, thread }
+    }
+
+    /// Counts from now on: before, the policy may let the thread wait.
+    pub(crate) fn begin(&self) {
+        self.from.store(clock::now().as_ns(), Ordering::Relaxed);
     }
 
     /// Ends the thread. Returns the longest time between two wake-ups.

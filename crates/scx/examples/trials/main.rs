@@ -255,6 +255,7 @@ fn storm(line: &Line) -> Result<()> {
         let (load, probe) = (Load::start()?, Probe::start());
         clock::sleep(delay);
         let process = scheduler.process()?;
+        probe.begin();
         if is_kill {
             process.kill()?
         } else {

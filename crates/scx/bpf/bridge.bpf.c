@@ -50,7 +50,7 @@ struct thread {
 	/* Its virtual time among the threads that compete. */
 	u64 vtime;
 	/*
-	 * Whether it was chosen then. This time does not count for its share: beside it, others compete, or, if all are
+	 * Whether it was chosen when it began to run. This time does not count for its share: beside it, others compete, or, if all are
 	 * managed, a fallback begins with equal threads.
 	 */
 	bool is_ahead;
@@ -117,6 +117,7 @@ static u64 heard_before;
 static u32 silence;
 static u64 dispatched, absent;
 static u32 fallbacks;
+
 static struct settings *the_settings(void)
 {
 	u32 zero = 0;

@@ -2,7 +2,7 @@
 
 use crate::interface::{Ending, Event};
 use crate::scheduler::{Error, Scheduler};
-use sched::{CpuId, Instant, Limit, Reservation};
+use sched::{CpuId, Limit, Reservation};
 use zerocopy::{Immutable, IntoBytes};
 
 /// The programs, compiled by the build script.
@@ -73,14 +73,6 @@ impl NativeEdf {
             promises.iter().try_for_each(|it| set("promises", it.tid.as_bytes(), RawPromise::new(it).as_bytes()))
         })?;
         Ok(NativeEdf(scheduler))
-    }
-
-    /// Waits until `end` for events.
-    ///
-    /// # Errors
-    /// The kernel refuses to wait.
-    pub fn wait(&self, end: Instant) -> Result<(), Error> {
-        self.0.wait(end)
     }
 
     /// Adds the unread events of promised threads to `to`.

@@ -208,7 +208,7 @@ fn in_kernel(run: &Run) -> Result<Summary, Failure> {
         summary.turns += 1;
         for event in events.drain(..) {
             if let (Kind::Wake { .. }, Some(reservation)) = (event.kind, run.promises.get(&event.tid)) {
-                receipts.begin(event.tid, from(*reservation, event.at, begin), event.at);
+                receipts.begin(event.tid, from_first_whole_period(*reservation, event.at, begin), event.at);
             }
             receipts.note(&event);
         }
@@ -229,7 +229,7 @@ fn in_kernel(run: &Run) -> Result<Summary, Failure> {
 
 /// Returns a reservation whose first period began at `first`, from the first period on that begins after `loaded`. While the
 /// scheduler is loaded, the kernel schedules without it.
-fn from(reservation: Reservation, first: Instant, loaded: Instant) -> Reservation {
+fn from_first_whole_period(reservation: Reservation, first: Instant, loaded: Instant) -> Reservation {
     let passed = loaded.saturating_since(first).as_ns().div_ceil(reservation.period.as_ns());
     let start = Some(first.saturating_add(reservation.period.saturating_mul(passed)));
     Reservation { start, ..reservation }

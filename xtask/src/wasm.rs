@@ -9,8 +9,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Package of the module.
 const PACKAGE: &str = "wasm";
@@ -92,41 +94,86 @@ pub(crate) fn check() -> Result<Outcome> {
     let module = build(Loader::Node)?.join(format!("{NAME}.js"));
     let tactus = TACTUS.build()?;
     let files = files()?;
-    let mut tally = Tally::default();
+    let mut comparisons: Vec<Comparison<'_>> = Vec::new();
     for (name, text) in files.iter().filter(|(name, _)| is_compared(name)) {
-        let wanted = output(Command::new(&tactus).args(["sim", "--json", name]).current_dir(root()), "")?;
-        let found = simulate(&module, &json!({ "name": name, "scenario": text, "files": files }))?;
-        if found["json"] != wanted {
-            return Ok(differs(tally, name, &module));
-        }
-        tally += Tally::PASSED;
+        let request = json!({ "name": name, "scenario": text, "files": files });
+        comparisons.push(Comparison { what: name.clone(), request, wanted: Wanted::Output(name) });
     }
     for (name, ms) in GOLDEN {
-        let goldens = goldens(name)?;
-        let policies: Vec<&String> = goldens.keys().collect();
-        let scenario = &files[&format!("scenarios/{name}.toml")];
-        let request = json!({ "name": name, "scenario": scenario, "policies": policies, "length_ns": ms * 1_000_000, "trace": true });
-        let found = simulate(&module, &request)?;
-        for (at, (policy, golden)) in goldens.iter().enumerate() {
-            if found["traces"][at] != *golden {
-                return Ok(differs(tally, &format!("golden/{name}.{policy}.trace"), &module));
-            }
-            tally += Tally::PASSED;
+        for (policy, golden) in goldens(name)? {
+            let scenario = &files[&format!("scenarios/{name}.toml")];
+            let length = ms * 1_000_000;
+            let request =
+                json!({ "name": name, "scenario": scenario, "policies": [policy], "length_ns": length, "trace": true });
+            let what = format!("golden/{name}.{policy}.trace");
+            comparisons.push(Comparison { what, request, wanted: Wanted::Trace(golden) });
         }
     }
-    Ok(Outcome::Counted(tally, None))
+    let equal = compared(&comparisons, &tactus, &module)?;
+    let mut tally = Tally::default();
+    equal.iter().for_each(|&equal| tally += if equal { Tally::PASSED } else { Tally::FAILED });
+    let differing = comparisons.iter().zip(&equal).find(|(_, equal)| !**equal);
+    let failure = differing.map(|(comparison, _)| Failure {
+        text: format!("{}: the module gives other bytes than the native program", comparison.what),
+        again: format!("node {RUNNER} {} < REQUEST", module.display()),
+    });
+    Ok(Outcome::Counted(tally, failure))
+}
+
+/// A run of the module, and what it must give.
+struct Comparison<'a> {
+    /// Name in messages.
+    what: String,
+    request: Value,
+    wanted: Wanted<'a>,
+}
+
+/// What a run of the module must give.
+enum Wanted<'a> {
+    /// The output of `tactus sim --json` for this file.
+    Output(&'a str),
+    /// This trace.
+    Trace(String),
+}
+
+impl Comparison<'_> {
+    /// Returns whether the module gives the wanted bytes.
+    fn is_equal(&self, tactus: &Path, module: &Path) -> Result<bool> {
+        let found = simulate(module, &self.request)?;
+        Ok(match &self.wanted {
+            Wanted::Output(name) => {
+                found["json"] == output(Command::new(tactus).args(["sim", "--json", name]).current_dir(root()), "")?
+            }
+            Wanted::Trace(golden) => found["traces"][0] == **golden,
+        })
+    }
+}
+
+/// Makes the comparisons, on all CPUs. Returns for each whether the bytes are equal.
+fn compared(comparisons: &[Comparison<'_>], tactus: &Path, module: &Path) -> Result<Vec<bool>> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<(usize, bool)>> {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(comparison) = comparisons.get(at) else { return Ok(done) };
+            done.push((at, comparison.is_equal(tactus, module)?));
+        }
+    };
+    let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let all: Result<Vec<_>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cpus).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker returns its error")).collect()
+    });
+    let mut all: Vec<(usize, bool)> = all?.into_iter().flatten().collect();
+    all.sort_unstable();
+    Ok(all.into_iter().map(|(_, equal)| equal).collect())
 }
 
 /// Returns whether the whole run of this file is compared.
 fn is_compared(name: &str) -> bool {
     // The benchmark takes as long as all others together.
     name.ends_with(".toml") && !name.ends_with("bench-two-level.toml")
-}
-
-fn differs(mut tally: Tally, what: &str, module: &Path) -> Outcome {
-    tally += Tally::FAILED;
-    let text = format!("{what}: the module gives other bytes than the native program");
-    Outcome::Counted(tally, Some(Failure { text, again: format!("node {RUNNER} {} < REQUEST", module.display()) }))
 }
 
 /// Runs a request in the module.

@@ -6,8 +6,20 @@ use crate::step::{Outcome, succeeds};
 use anyhow::Result;
 
 /// Crates that use no threads, clocks, files or processes.
-pub(crate) const PORTABLE: &[&str] =
-    &["input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace", "wasm", "workloads"];
+pub(crate) const PORTABLE: &[&str] = &[
+    "input",
+    "measure",
+    "orders",
+    "policies",
+    "report",
+    "run",
+    "scenario",
+    "sched",
+    "sim",
+    "trace",
+    "wasm",
+    "workloads",
+];
 /// The target without an operating system.
 const TARGET: &str = "wasm32-unknown-unknown";
 

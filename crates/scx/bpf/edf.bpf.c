@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The policy `edf` in the kernel: reservations of a slice in every period, earliest deadline first. The rules of a
- * reservation are in edf.h; this file has the queues and the timers.
+ * reservation are in edf.h, and those of its members in promise.h; this file has the queues and the timers.
  *
- * The user side assigns each promised thread to a CPU before the start, and admits no more than a CPU has, as the Rust policy
- * with placement = partitioned does. Each CPU has a queue of its threads with a remaining slice, in the order of their
- * deadlines. All other threads run by weight (fair.h) while this queue is empty. A soft reservation whose slice is used up
+ * The user side assigns each promise to a CPU, and admits no more than a CPU has, as the Rust policy with placement =
+ * partitioned does. Each CPU has a queue of the threads whose promises have a remaining slice, in the order of their deadlines.
+ * The members of a promise take turns; a helper precedes the others when it wakes. All other threads run by weight (fair.h) while this queue is empty. A soft reservation whose slice is used up
  * competes with them, and a hard one waits in the queue HELD for its next period.
  *
  *   wake-up, period timer ──▶ queue of the CPU ──▶ dispatch() ──▶ running ──▶ slice timer ──▶ FAIR or HELD
@@ -17,6 +17,7 @@
 #include "events.h"
 #include "fair.h"
 #include "interface.h"
+#include "promise.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -26,42 +27,14 @@ char _license[] SEC("license") = "GPL";
 #define READY 0x1000
 /* Slice that the kernel knows. The timer ends a slice. */
 #define LONG_SLICE_NS SCX_SLICE_DFL
+/* The same for a thread that shares a promise: the members take turns. */
+#define TURN_NS 2000000ULL
 /* Time until a thread that was in no queue is looked for again. */
 #define AGAIN_NS 50000ULL
-
-struct promise {
-	struct edf_account account;
-	struct bpf_spin_lock lock;
-	s32 cpu;
-	/* The CPU on which the thread runs. */
-	s32 on;
-	u16 is_blocked;
-	/* Whether the thread waits in the queue of its CPU. */
-	u16 is_ready;
-	/* When the thread began to run; 0: it does not run. Up to this instant, its CPU time is charged. */
-	u64 since;
-	struct bpf_timer period;
-};
 
 struct cpu {
 	struct bpf_timer slice;
 };
-
-struct thread {
-	/* When the thread began to run. */
-	u64 since;
-	/* Its virtual time among the threads that compete. */
-	u64 vtime;
-	/* Whether it began with a slice of its promise. This time does not count for its share of the rest. */
-	bool is_ahead;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, s32);
-	__type(value, struct promise);
-} promises SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -70,24 +43,10 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct thread);
-} threads SEC(".maps");
-
 /* What promised threads receive is counted by the user side, which then lacks some of it. */
 static void lose(void)
 {
 	__sync_fetch_and_add(&lost, 1);
-}
-
-static struct promise *promise_of(struct task_struct *p)
-{
-	s32 tid = p->pid;
-
-	return bpf_map_lookup_elem(&promises, &tid);
 }
 
 static struct cpu *cpu_at(s32 cpu)
@@ -97,33 +56,15 @@ static struct cpu *cpu_at(s32 cpu)
 	return bpf_map_lookup_elem(&cpus, &at);
 }
 
-/* Charges the CPU time up to `now`. Returns the remaining slice; 0: the thread is not ahead of others. */
-static s64 charge_until(struct promise *promise, u64 now, bool stops)
-{
-	struct edf_account *a = &promise->account;
-	s64 left = 0;
-
-	bpf_spin_lock(&promise->lock);
-	if (promise->since && now > promise->since) {
-		edf_charge(a, now - promise->since);
-		promise->since = now;
-	}
-	if (stops)
-		promise->since = 0;
-	edf_stop(a, false);
-	if (a->state == EDF_RESERVED)
-		left = a->balance;
-	bpf_spin_unlock(&promise->lock);
-	return left;
-}
-
-/* Lets a promised thread run on its CPU for its remaining slice. */
+/* Lets a promised thread run on its CPU for its remaining slice, or for its turn. */
 static void begin_slice(struct promise *promise, s64 left)
 {
 	struct cpu *cpu = cpu_at(promise->cpu);
 
 	if (!cpu)
 		return;
+	if (promise->count > 1 && left > TURN_NS)
+		left = TURN_NS;
 	bpf_timer_start(&cpu->slice, left, BPF_F_TIMER_CPU_PIN);
 }
 
@@ -159,43 +100,64 @@ static bool move_to_ready(struct task_struct *p, struct promise *promise, u64 fr
 	return done;
 }
 
-static int begin_period(void *map, s32 *tid, struct promise *promise)
+/*
+ * A slice has become available: the members that wait move to the queue of the CPU, and the CPUs of those that run look again.
+ * Returns whether a member is on its way to a queue.
+ */
+static bool bring_members(struct promise *promise)
 {
-	u64 now = bpf_ktime_get_ns(), deadline;
-	struct edf_account *a = &promise->account;
-	struct task_struct *p;
-	bool runs;
-	u32 state;
+	bool is_under_way = false, has_moved = false;
+	u32 at;
+
+	bpf_for(at, 0, promise->count) {
+		s32 tid = promise->members[at & (MEMBERS_MAX - 1)];
+		struct task_struct *p = tid ? bpf_task_from_pid(tid) : 0;
+		struct thread *thread;
+
+		if (!p)
+			continue;
+		thread = thread_of(p);
+		if (thread && thread->is_counted && thread->on >= 0) {
+			/* A thread that runs on another CPU than that of its promise goes there. */
+			scx_bpf_kick_cpu(thread->on, SCX_KICK_PREEMPT);
+		} else if (thread && thread->is_counted && !thread->is_ready && is_ahead(p, promise)) {
+			thread->is_ready = move_to_ready(p, promise, FAIR) || move_to_ready(p, promise, HELD);
+			has_moved |= thread->is_ready;
+			is_under_way |= !thread->is_ready;
+		}
+		bpf_task_release(p);
+	}
+	if (has_moved)
+		scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
+	return is_under_way;
+}
+
+static int begin_period(void *map, s32 *number, struct promise *promise)
+{
+	u64 now = bpf_ktime_get_ns(), next, passed = 0;
+	struct edf_account *a = &promise->account, was;
+	bool throughout;
 
 	/* The next wake-up sets the timer again. To cancel it under the lock of a run queue would wait for this function. */
-	if (promise->is_blocked)
+	if (promise->runnable <= 0)
 		return 0;
-	charge_until(promise, now, false);
+	charge_until(promise, now);
 	bpf_spin_lock(&promise->lock);
-	if (now >= a->deadline)
+	was = *a;
+	throughout = promise->throughout;
+	if (now >= a->deadline) {
 		edf_renew(a, now);
-	deadline = a->deadline;
-	state = a->state;
-	runs = promise->since;
-	bpf_spin_unlock(&promise->lock);
-	if (runs) {
-		/* The CPU looks again. A thread that runs on another CPU than its own goes there. */
-		scx_bpf_kick_cpu(promise->on, SCX_KICK_PREEMPT);
-	} else if (state == EDF_RESERVED && !promise->is_ready) {
-		p = bpf_task_from_pid(*tid);
-		if (p && is_ahead(p, promise)) {
-			if (move_to_ready(p, promise, FAIR) || move_to_ready(p, promise, HELD)) {
-				promise->is_ready = 1;
-				scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
-			} else if (deadline - now > AGAIN_NS) {
-				/* The thread is on its way to a queue. */
-				deadline = now + AGAIN_NS;
-			}
-		}
-		if (p)
-			bpf_task_release(p);
+		promise->throughout = true;
 	}
-	bpf_timer_start(&promise->period, deadline, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
+	next = a->deadline;
+	bpf_spin_unlock(&promise->lock);
+	if (next != was.deadline && was.has_begun)
+		passed = (next - was.deadline) / was.period;
+	if (passed)
+		report_ended(*number, &was, passed, throughout, now);
+	if (a->state == EDF_RESERVED && bring_members(promise) && next - now > AGAIN_NS)
+		next = now + AGAIN_NS;
+	bpf_timer_start(&promise->period, next, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 	return 0;
 }
 
@@ -204,72 +166,88 @@ static int begin_period(void *map, s32 *tid, struct promise *promise)
 SEC("struct_ops.s/init_task")
 s32 BPF_PROG(edf_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	return bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE) ? 0 : -12; /* ENOMEM */
+	return bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE) ? 0 : -ENOMEM;
+}
+
+SEC("struct_ops/exit_task")
+void BPF_PROG(edf_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct promise *promise = promise_of(thread_of(p));
+
+	if (promise)
+		remove_member(promise, p->pid);
 }
 
 SEC("struct_ops/enable")
 void BPF_PROG(edf_enable, struct task_struct *p)
 {
-	struct thread *thread = bpf_task_storage_get(&threads, p, 0, 0);
-	struct promise *promise = promise_of(p);
-	u64 now = bpf_ktime_get_ns();
+	struct thread *thread = thread_of(p);
 
-	if (thread)
-		thread->vtime = fair_now;
-	if (!promise)
+	if (!thread)
 		return;
-	edf_open(&promise->account, promise->account.slice, promise->account.period, promise->account.is_hard, now);
-	report_thread(p, EVENT_ATTACH, 0, &p->cpus_mask);
+	thread->vtime = fair_now;
+	thread->on = -1;
+	if (thread->promise && is_reported(REPORT_THREADS))
+		report_thread(p, EVENT_ATTACH, 0, &p->cpus_mask);
 }
 
 SEC("struct_ops/disable")
 void BPF_PROG(edf_disable, struct task_struct *p)
 {
-	struct promise *promise = promise_of(p);
+	struct thread *thread = thread_of(p);
+	struct promise *promise = promise_of(thread);
+	u64 now = bpf_ktime_get_ns();
 
-	if (!promise)
+	if (!promise || !thread)
 		return;
-	promise->is_blocked = 1;
-	report(p, EVENT_DETACH, -1, 0, bpf_ktime_get_ns());
+	count_blocked(promise, thread, now);
+	if (is_reported(REPORT_THREADS))
+		report(p, EVENT_DETACH, -1, 0, now);
+}
+
+/* A member is runnable. Begins the timer of its promise. */
+static void begin_runnable(struct promise *promise, struct thread *thread, u64 now)
+{
+	u64 deadline = count_runnable(promise, thread, now);
+
+	if (deadline)
+		bpf_timer_start(&promise->period, deadline, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 }
 
 SEC("struct_ops/runnable")
 void BPF_PROG(edf_runnable, struct task_struct *p, u64 flags)
 {
-	struct promise *promise = promise_of(p);
-	u64 now = bpf_ktime_get_ns(), deadline;
+	struct thread *thread = thread_of(p);
+	struct promise *promise = promise_of(thread);
+	u64 now = bpf_ktime_get_ns();
 
-	if (!promise)
+	if (!promise || !thread)
 		return;
-	bpf_spin_lock(&promise->lock);
-	edf_wake(&promise->account, now);
-	deadline = promise->account.deadline;
-	bpf_spin_unlock(&promise->lock);
-	promise->is_blocked = 0;
-	bpf_timer_start(&promise->period, deadline, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
-	report(p, EVENT_WAKE, -1, 0, now);
+	begin_runnable(promise, thread, now);
+	if (is_reported(REPORT_THREADS))
+		report(p, EVENT_WAKE, -1, 0, now);
 }
 
 SEC("struct_ops/quiescent")
 void BPF_PROG(edf_quiescent, struct task_struct *p, u64 flags)
 {
-	struct promise *promise = promise_of(p);
+	struct thread *thread = thread_of(p);
+	struct promise *promise = promise_of(thread);
 	u64 now = bpf_ktime_get_ns();
 
-	if (!promise)
+	if (!promise || !thread)
 		return;
-	promise->is_blocked = 1;
-	bpf_spin_lock(&promise->lock);
-	edf_block(&promise->account, now);
-	bpf_spin_unlock(&promise->lock);
-	report(p, EVENT_SLEEP, -1, 0, now);
+	thread->is_ready = false;
+	count_blocked(promise, thread, now);
+	if (is_reported(REPORT_THREADS))
+		report(p, EVENT_SLEEP, -1, 0, now);
 }
 
 SEC("struct_ops/running")
 void BPF_PROG(edf_running, struct task_struct *p)
 {
-	struct thread *thread = bpf_task_storage_get(&threads, p, 0, 0);
-	struct promise *promise = promise_of(p);
+	struct thread *thread = thread_of(p);
+	struct promise *promise = promise_of(thread);
 	u64 now = bpf_ktime_get_ns();
 	s32 cpu = scx_bpf_task_cpu(p);
 	s64 left = 0;
@@ -277,15 +255,13 @@ void BPF_PROG(edf_running, struct task_struct *p)
 	if (!thread)
 		return;
 	thread->since = now;
+	thread->on = cpu;
+	thread->is_ready = false;
 	thread->is_ahead = false;
 	if (promise) {
-		report(p, EVENT_RUN, cpu, 0, now);
-		bpf_spin_lock(&promise->lock);
-		promise->since = now;
-		promise->on = cpu;
-		bpf_spin_unlock(&promise->lock);
-		promise->is_ready = 0;
-		left = charge_until(promise, now, false);
+		if (is_reported(REPORT_THREADS))
+			report(p, EVENT_RUN, cpu, 0, now);
+		left = begin_charge(promise, p->pid, cpu, now);
 		if (left > 0 && promise->cpu == cpu) {
 			thread->is_ahead = true;
 			begin_slice(promise, left);
@@ -306,36 +282,42 @@ void BPF_PROG(edf_running, struct task_struct *p)
 	if ((left > 0 && is_ahead(p, promise)) || scx_bpf_dsq_nr_queued(READY + cpu) > 0) {
 		set_slice(p, 0);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	} else if (p->scx.slice > FAIR_SLICE_NS) {
+		/* It has left its promise while it waited. */
+		set_slice(p, FAIR_SLICE_NS);
 	}
 }
 
 SEC("struct_ops/stopping")
 void BPF_PROG(edf_stopping, struct task_struct *p, bool runnable)
 {
-	struct thread *thread = bpf_task_storage_get(&threads, p, 0, 0);
-	struct promise *promise = promise_of(p);
+	struct thread *thread = thread_of(p);
+	struct promise *promise = promise_of(thread);
 	u64 now = bpf_ktime_get_ns();
 
 	if (!thread)
 		return;
+	thread->on = -1;
 	if (!thread->is_ahead)
 		fair_charge(p, &thread->vtime, now - thread->since);
 	if (!promise)
 		return;
-	charge_until(promise, now, true);
-	report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, now);
+	end_charge(promise, p->pid, now);
+	if (is_reported(REPORT_THREADS))
+		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, now);
 }
 
 SEC("struct_ops/yield")
 bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 {
-	struct promise *promise = promise_of(from);
+	struct promise *promise = promise_of(thread_of(from));
 	u64 now = bpf_ktime_get_ns();
 
 	if (promise) {
-		charge_until(promise, now, false);
+		charge_until(promise, now);
 		bpf_spin_lock(&promise->lock);
-		edf_stop(&promise->account, true);
+		/* The others of the promise keep the rest of the slice. */
+		edf_stop(&promise->account, promise->count == 1);
 		bpf_spin_unlock(&promise->lock);
 	}
 	set_slice(from, 0);
@@ -347,24 +329,33 @@ bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 SEC("struct_ops/select_cpu")
 s32 BPF_PROG(edf_select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 {
-	struct promise *promise = promise_of(p);
+	struct promise *promise = promise_of(thread_of(p));
 
 	/* runnable() has not begun a new period yet, so a promised thread takes the way of enqueue(). */
 	return promise ? promise->cpu : fair_select_cpu(p, prev_cpu, flags);
 }
 
+/* Returns the time after which the kernel asks again for the thread to run. */
+static u64 turn_of(struct promise *promise)
+{
+	return promise->count > 1 ? TURN_NS : LONG_SLICE_NS;
+}
+
 SEC("struct_ops/enqueue")
 void BPF_PROG(edf_enqueue, struct task_struct *p, u64 flags)
 {
-	struct thread *thread = bpf_task_storage_get(&threads, p, 0, 0);
-	struct promise *promise = promise_of(p);
+	struct thread *thread = thread_of(p);
+	struct promise *promise = promise_of(thread);
 	s32 here = bpf_get_smp_processor_id();
 	bool goes_ahead = is_ahead(p, promise);
 
-	if (promise)
-		promise->is_ready = goes_ahead;
-	if (promise && goes_ahead) {
-		scx_bpf_dsq_insert_vtime(p, READY + promise->cpu, LONG_SLICE_NS, promise->account.deadline, flags);
+	if (thread)
+		thread->is_ready = goes_ahead;
+	if (thread && promise && goes_ahead) {
+		/* A helper that spins has only the turns of the others. */
+		u64 precedes = thread->is_helper && flags & SCX_ENQ_WAKEUP;
+
+		scx_bpf_dsq_insert_vtime(p, READY + promise->cpu, turn_of(promise), promise->account.deadline - precedes, flags);
 		/* A CPU that stops the thread dispatches afterwards anyway. */
 		if (flags & SCX_ENQ_WAKEUP || promise->cpu != here)
 			scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
@@ -377,49 +368,106 @@ void BPF_PROG(edf_enqueue, struct task_struct *p, u64 flags)
 	}
 }
 
-/* Returns the earliest deadline of the waiting threads with a slice; 0: none waits. */
-static u64 first_deadline(s32 cpu)
+/*
+ * Returns whether the first waiting thread with a slice precedes `prev`, which belongs to `promise`: by its deadline, or by
+ * turns among the members of a promise.
+ */
+static bool first_precedes(s32 cpu, struct task_struct *prev, struct thread *thread, struct promise *promise)
 {
+	u64 deadline = promise->account.deadline;
+	struct task_struct *first = 0;
 	struct bpf_iter_scx_dsq it;
-	struct task_struct *p = 0;
-	u64 deadline = 0;
+	struct thread *other;
+	bool precedes = false;
 
 	if (!bpf_iter_scx_dsq_new(&it, READY + cpu, 0))
-		p = bpf_iter_scx_dsq_next(&it);
-	if (p)
-		deadline = p->scx.dsq_vtime;
+		first = bpf_iter_scx_dsq_next(&it);
+	if (first) {
+		other = thread_of(first);
+		precedes = first->scx.dsq_vtime < deadline;
+		if (other && other->promise == thread->promise)
+			precedes |= first->scx.dsq_vtime == deadline && !prev->scx.slice;
+	}
 	bpf_iter_scx_dsq_destroy(&it);
-	return deadline;
+	return precedes;
+}
+
+/* Moves a thread in the queue of a CPU to the queue in which it competes, or waits for its next period. */
+static void move_back(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct promise *promise)
+{
+	struct thread *thread = thread_of(p);
+	bool is_held = promise && promise->account.state == EDF_DEPLETED;
+
+	if (!thread)
+		return;
+	thread->is_ready = false;
+	thread->vtime = fair_place(thread->vtime);
+	scx_bpf_dsq_move_set_slice(it, FAIR_SLICE_NS);
+	scx_bpf_dsq_move_set_vtime(it, is_held ? promise->account.deadline : thread->vtime);
+	scx_bpf_dsq_move_vtime(it, p, is_held ? HELD : FAIR, 0);
+}
+
+/* The first threads in the queue of a CPU go back if another member has used up their slice, or if they have left. */
+static void move_depleted_back(s32 cpu)
+{
+	bool is_done = false;
+	u32 at;
+
+	bpf_for(at, 0, MEMBERS_MAX) {
+		struct bpf_iter_scx_dsq it;
+		struct promise *promise;
+		struct task_struct *p = 0;
+
+		if (!bpf_iter_scx_dsq_new(&it, READY + cpu, 0))
+			p = bpf_iter_scx_dsq_next(&it);
+		promise = p ? promise_of(thread_of(p)) : 0;
+		is_done = !p || (promise && promise->account.state == EDF_RESERVED);
+		if (!is_done)
+			move_back(&it, p, promise);
+		bpf_iter_scx_dsq_destroy(&it);
+		if (is_done)
+			break;
+	}
+}
+
+/* `prev` goes on with a slice of its promise. It may have run without one until now. */
+static void go_ahead(struct task_struct *prev, struct thread *thread, struct promise *promise, s64 left, u64 now)
+{
+	if (!thread->is_ahead) {
+		fair_charge(prev, &thread->vtime, now - thread->since);
+		thread->is_ahead = true;
+	}
+	set_slice(prev, turn_of(promise));
+	begin_slice(promise, left);
 }
 
 SEC("struct_ops/dispatch")
 void BPF_PROG(edf_dispatch, s32 cpu, struct task_struct *prev)
 {
-	u64 first = first_deadline(cpu);
+	u64 now = bpf_ktime_get_ns();
 	struct promise *promise;
+	struct thread *thread;
 	s64 left = 0;
 
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
-		promise = promise_of(prev);
+		thread = thread_of(prev);
+		promise = promise_of(thread);
 		if (promise && promise->cpu == cpu)
-			left = charge_until(promise, bpf_ktime_get_ns(), false);
-		if (left > 0 && (!first || promise->account.deadline <= first)) {
-			set_slice(prev, LONG_SLICE_NS);
-			begin_slice(promise, left);
+			left = charge_until(promise, now);
+		move_depleted_back(cpu);
+		if (thread && left > 0 && !first_precedes(cpu, prev, thread, promise)) {
+			go_ahead(prev, thread, promise, left, now);
 			return;
 		}
+	} else {
+		move_depleted_back(cpu);
 	}
-	if (first && scx_bpf_dsq_move_to_local(READY + cpu))
+	if (scx_bpf_dsq_move_to_local(READY + cpu))
 		return;
 	scx_bpf_dsq_move_to_local(FAIR);
 }
 
-static long prepare(void *map, s32 *tid, struct promise *promise, void *nothing)
-{
-	bpf_timer_init(&promise->period, &promises, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&promise->period, begin_period);
-	return 0;
-}
+#include "orders.h"
 
 /* The kernel allows the callbacks of this program to move threads between queues. */
 SEC("struct_ops.s/init")
@@ -439,7 +487,6 @@ s32 BPF_PROG(edf_init)
 		bpf_timer_init(&cpu->slice, &cpus, CLOCK_MONOTONIC);
 		bpf_timer_set_callback(&cpu->slice, end_slice);
 	}
-	bpf_for_each_map_elem(&promises, prepare, 0, 0);
 	return error;
 }
 
@@ -460,6 +507,7 @@ struct sched_ext_ops edf = {
 	.quiescent = (void *)edf_quiescent,
 	.yield = (void *)edf_yield,
 	.init_task = (void *)edf_init_task,
+	.exit_task = (void *)edf_exit_task,
 	.enable = (void *)edf_enable,
 	.disable = (void *)edf_disable,
 	.init = (void *)edf_init,

@@ -89,6 +89,28 @@ static inline void edf_charge(struct edf_account *a, u64 ran)
 		a->balance -= ran;
 }
 
+/*
+ * Changes the reservation, as with the knob change = due: the first period of the new one begins when the used part of the
+ * slice is due at a constant rate.
+ */
+static inline void edf_change(struct edf_account *a, u64 slice, u64 period, u64 now)
+{
+	u64 used = a->state == EDF_RESERVED ? a->slice - a->balance : a->slice, due;
+
+	if (used > a->period)
+		used = a->period;
+	due = a->deadline - a->period + used * a->period / a->slice;
+	a->slice = slice;
+	a->period = period;
+	if (due > now) {
+		a->deadline = due;
+		edf_deplete(a);
+	} else {
+		a->deadline = now;
+		edf_renew(a, now);
+	}
+}
+
 /* Updates the state of a thread that stops and stays runnable. A yield gives up the rest of the slice. */
 static inline void edf_stop(struct edf_account *a, bool has_yielded)
 {

@@ -10,6 +10,9 @@
 #define CPUS_MAX 1024
 /* Number of 64-bit words of a CPU mask. */
 #define MASK_WORDS (CPUS_MAX / 64)
+/* Maximum number of promises of the port of `edf`, and of threads that share one. */
+#define PROMISES_MAX 4096
+#define MEMBERS_MAX 64
 /* Maximum number of commands in a batch. */
 #define COMMANDS_MAX 512
 
@@ -31,6 +34,16 @@ enum event_kind {
 	EVENT_YIELD = 7,
 	/* The nice value or the CPU mask of the thread has changed. */
 	EVENT_CHANGE = 8,
+	/* A period of a promise has ended. The tid is the number of the promise, and `other` whether it was runnable throughout. */
+	EVENT_PERIOD = 9,
+};
+
+/* What the port of `edf` reports. */
+enum reported {
+	/* The events of the threads with promises. */
+	REPORT_THREADS = 0,
+	/* EVENT_PERIOD. */
+	REPORT_PERIODS = 1,
 };
 
 struct event {
@@ -51,6 +64,40 @@ struct thread_event {
 	/* Scheduling policy of the thread: SCHED_NORMAL, SCHED_BATCH or SCHED_IDLE. */
 	u32 policy;
 	u64 mask[MASK_WORDS];
+};
+
+/* EVENT_PERIOD. */
+struct period_event {
+	struct event event;
+	/* CPU time that was due and delivered in the period. Unit: ns. */
+	u64 due;
+	u64 delivered;
+	/* Number of periods that have passed, with this one. Nothing was delivered in the others. */
+	u64 passed;
+};
+
+/* What the user side changes in the port of `edf`. */
+enum order_kind {
+	/* The periods of a promise that is in the map begin. */
+	ORDER_BEGIN = 1,
+	/* A promise has another reservation. */
+	ORDER_CHANGE = 2,
+	/* A thread becomes a member of a promise. */
+	ORDER_JOIN = 3,
+	/* A thread is no longer a member of its promise. */
+	ORDER_LEAVE = 4,
+};
+
+struct order {
+	u32 kind;
+	/* Number of the promise. */
+	s32 promise;
+	/* ORDER_JOIN and ORDER_LEAVE. */
+	s32 tid;
+	u32 is_helper;
+	/* ORDER_CHANGE. Unit: ns. */
+	u64 slice;
+	u64 period;
 };
 
 /* Instruction of the user side. */

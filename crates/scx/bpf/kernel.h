@@ -29,6 +29,12 @@ typedef _Bool bool;
 #define true 1
 #define false 0
 
+/* Error numbers. */
+#define ESRCH 3
+#define ENOMEM 12
+#define EEXIST 17
+#define ENOSPC 28
+
 /* Types of maps: enum bpf_map_type. */
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
@@ -91,6 +97,10 @@ struct scx_init_task_args {
 	struct cgroup *cgroup;
 };
 
+struct scx_exit_task_args {
+	bool cancelled;
+};
+
 enum scx_exit_kind {
 	SCX_EXIT_NONE,
 };
@@ -117,6 +127,7 @@ struct sched_ext_ops {
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*enable)(struct task_struct *p);
 	void (*disable)(struct task_struct *p);
+	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	u64 flags;

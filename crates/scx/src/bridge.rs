@@ -193,6 +193,8 @@ impl Bridge {
                 }
             }
             Kind::Change(about) => self.change(now, tid, &about),
+            // Only the port of `edf` reports periods.
+            Kind::Periods(_) => {}
         }
     }
 

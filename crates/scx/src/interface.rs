@@ -1,7 +1,7 @@
 //! The records between the bridge in the kernel and its user side: `bpf/interface.h`.
 
 use sched::id::CPUS_MAX;
-use sched::{CpuId, CpuSet, Instant};
+use sched::{CpuId, CpuSet, Instant, Nanos};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const MASK_WORDS: usize = CPUS_MAX / 64;
@@ -38,6 +38,8 @@ pub enum Kind {
     Yield,
     /// The attributes of the thread have changed.
     Change(About),
+    /// Periods of a promise have ended. The tid of the event is the number of the promise.
+    Periods(EndedPeriods),
 }
 
 /// Attributes of a thread.
@@ -80,6 +82,27 @@ struct RawAbout {
     mask: [u64; MASK_WORDS],
 }
 
+/// Periods of a promise that have ended one after another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndedPeriods {
+    /// CPU time that was due in each period.
+    pub due: Nanos,
+    /// CPU time that was delivered in the first period, and in none of the others.
+    pub delivered: Nanos,
+    /// Whether the promise was runnable throughout.
+    pub throughout: bool,
+    /// Number of the periods.
+    pub count: u64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawPeriods {
+    due: u64,
+    delivered: u64,
+    passed: u64,
+}
+
 impl Event {
     /// Reads an event; `None`: the bytes are no event of this build.
     #[must_use]
@@ -95,6 +118,11 @@ impl Event {
             6 => Kind::Stop,
             7 => Kind::Yield,
             8 => Kind::Change(about()?),
+            9 => {
+                let (RawPeriods { due, delivered, passed }, _) = RawPeriods::read_from_prefix(rest).ok()?;
+                let (due, delivered, throughout) = (Nanos::ns(due), Nanos::ns(delivered), raw.other != 0);
+                Kind::Periods(EndedPeriods { due, delivered, throughout, count: passed })
+            }
             _ => return None,
         };
         Some(Event { at: Instant::at_ns(raw.at), tid: raw.tid, kind })

@@ -2,6 +2,8 @@
 
 mod options;
 #[cfg(feature = "bpf")]
+mod server;
+#[cfg(feature = "bpf")]
 mod session;
 
 use clap::Parser;
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let options = Options::parse();
     #[cfg(feature = "bpf")]
-    return session::run(&options);
+    return if options.serve { server::run() } else { session::run(&options) };
     #[cfg(not(feature = "bpf"))]
     {
         let _ = options;

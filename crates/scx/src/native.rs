@@ -1,9 +1,13 @@
 //! [`NativeEdf`]: the policy `edf` in the kernel (`bpf/edf.bpf.c`), without decisions in user space.
 
 use crate::interface::{Ending, Event};
-use crate::scheduler::{Error, Scheduler};
-use sched::{CpuId, Limit, Reservation};
-use zerocopy::{Immutable, IntoBytes};
+use crate::scheduler::{Error, Scheduler, ZERO, refused};
+use libbpf_rs::{Map, MapCore, MapFlags, ProgramInput, ProgramMut};
+use orders::MEMBERS_MAX;
+use sched::{CpuId, Instant, Limit, Nanos, Reservation};
+use std::fmt;
+use std::os::fd::AsFd;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The programs, compiled by the build script.
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/edf.bpf.o"));
@@ -13,19 +17,39 @@ pub const KNOBS: [(&str, &str); 2] = [("placement", "partitioned"), ("rest", "re
 /// Maximum length of a period: products of two times must have 64 bits. Unit: ns.
 pub const PERIOD_MAX_NS: u64 = 0xffff_ffff;
 
-/// A promise to a thread.
-#[derive(Clone, Copy, Debug)]
+/// A promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promise {
-    /// The thread.
-    pub tid: i32,
+    /// Number of the promise, at least 1.
+    pub number: i32,
     /// The reservation.
     pub reservation: Reservation,
-    /// The CPU to which the policy has assigned the thread.
+    /// The CPU to which the policy has assigned the promise.
     pub cpu: CpuId,
 }
 
-/// `struct promise` of `edf.bpf.c`. The program fills in the rest.
-#[derive(Clone, Copy, Default, IntoBytes, Immutable)]
+/// A thread with a promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// The thread.
+    pub tid: i32,
+    /// Number of its promise.
+    pub promise: i32,
+    /// Whether the thread serves others of the promise, as a thread for I/O does: it precedes them when it wakes.
+    pub is_helper: bool,
+}
+
+/// What the scheduler reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reported {
+    /// The events of the threads with promises.
+    Threads,
+    /// The ends of the periods of the promises.
+    Periods,
+}
+
+/// `struct promise` of `promise.h`. The program fills in the rest.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 struct RawPromise {
     slice: u64,
@@ -39,11 +63,13 @@ struct RawPromise {
     reserved: [u8; 2],
     lock: u32,
     cpu: i32,
-    on: i32,
-    is_blocked: u16,
-    is_ready: u16,
+    runner: i32,
+    runnable: i32,
+    count: u32,
+    throughout: u32,
     since: u64,
     timer: [u64; 2],
+    members: [i32; MEMBERS_MAX],
 }
 
 impl RawPromise {
@@ -52,35 +78,148 @@ impl RawPromise {
         RawPromise {
             slice: reservation.slice.as_ns(),
             period: reservation.period.as_ns(),
+            deadline: 0,
+            blocked: 0,
+            balance: 0,
+            state: 0,
             is_hard: u8::from(reservation.limit == Limit::Hard),
+            has_begun: 0,
+            reserved: [0; 2],
+            lock: 0,
             cpu: i32::try_from(cpu.index()).unwrap_or(0),
-            ..RawPromise::default()
+            runner: 0,
+            runnable: 0,
+            count: 0,
+            throughout: 0,
+            since: 0,
+            timer: [0; 2],
+            members: [0; MEMBERS_MAX],
         }
     }
 }
 
+/// `struct order` of `interface.h`.
+#[derive(Clone, Copy, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawOrder {
+    kind: u32,
+    promise: i32,
+    tid: i32,
+    is_helper: u32,
+    slice: u64,
+    period: u64,
+}
+
+/// `enum order_kind` of `interface.h`.
+mod kind {
+    pub(super) const BEGIN: u32 = 1;
+    pub(super) const CHANGE: u32 = 2;
+    pub(super) const JOIN: u32 = 3;
+    pub(super) const LEAVE: u32 = 4;
+}
+
 /// The loaded scheduler. It ends when this value is dropped or when the process ends.
-#[derive(Debug)]
-pub struct NativeEdf(Scheduler);
+pub struct NativeEdf {
+    apply: ProgramMut<'static>,
+    promises: Map<'static>,
+    scheduler: Scheduler,
+}
+
+impl fmt::Debug for NativeEdf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeEdf").field("scheduler", &self.scheduler).finish_non_exhaustive()
+    }
+}
 
 impl NativeEdf {
-    /// Loads the scheduler and begins. The promises must fit, and each thread must be allowed on its CPU.
+    /// Loads the scheduler and begins, without promises.
     ///
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
-    pub fn load(promises: &[Promise]) -> Result<NativeEdf, Error> {
+    pub fn load(reported: Reported) -> Result<NativeEdf, Error> {
         let scheduler = Scheduler::load(PROGRAMS, "edf", |set| {
-            promises.iter().try_for_each(|it| set("promises", it.tid.as_bytes(), RawPromise::new(it).as_bytes()))
+            set("reported", &ZERO, &u32::from(reported == Reported::Periods).to_ne_bytes())
         })?;
-        Ok(NativeEdf(scheduler))
+        Ok(NativeEdf { apply: scheduler.program("edf_apply"), promises: scheduler.map("promises"), scheduler })
     }
 
-    /// Adds the unread events of promised threads to `to`.
+    /// Begins a promise, at first without members.
+    ///
+    /// # Errors
+    /// The kernel refuses: the number is in use, or there are too many promises.
+    pub fn begin(&self, promise: &Promise) -> Result<(), Error> {
+        let raw = RawPromise::new(promise);
+        let written = self.promises.update(promise.number.as_bytes(), raw.as_bytes(), MapFlags::NO_EXIST);
+        written.map_err(refused("begin a promise"))?;
+        self.order(RawOrder { kind: kind::BEGIN, promise: promise.number, ..RawOrder::default() })
+    }
+
+    /// Changes the reservation of a promise. Its limit stays.
+    ///
+    /// # Errors
+    /// There is no such promise.
+    pub fn change(&self, promise: i32, slice: Nanos, period: Nanos) -> Result<(), Error> {
+        let (slice, period) = (slice.as_ns(), period.as_ns());
+        self.order(RawOrder { kind: kind::CHANGE, promise, slice, period, ..RawOrder::default() })
+    }
+
+    /// Adds a member to its promise.
+    ///
+    /// # Errors
+    /// There is no such promise or thread, the thread has a promise, or the promise has [`MEMBERS_MAX`] members.
+    pub fn join(&self, member: &Member) -> Result<(), Error> {
+        let Member { tid, promise, is_helper } = *member;
+        let is_helper = u32::from(is_helper);
+        self.order(RawOrder { kind: kind::JOIN, promise, tid, is_helper, ..RawOrder::default() })
+    }
+
+    /// Removes a thread from its promise. It competes from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn leave(&self, tid: i32) -> Result<(), Error> {
+        self.order(RawOrder { kind: kind::LEAVE, tid, ..RawOrder::default() })
+    }
+
+    /// Ends a promise, whose members have left.
+    ///
+    /// # Errors
+    /// There is no such promise.
+    pub fn end(&self, promise: i32) -> Result<(), Error> {
+        self.promises.delete(promise.as_bytes()).map_err(refused("end a promise"))
+    }
+
+    fn order(&self, mut order: RawOrder) -> Result<(), Error> {
+        let input = ProgramInput { context_in: Some(order.as_mut_bytes()), ..ProgramInput::default() };
+        let output = self.apply.test_run(input).map_err(refused("give an order"))?;
+        match output.return_value.cast_signed() {
+            0 => Ok(()),
+            error => Err(Error::Order(std::io::Error::from_raw_os_error(-error))),
+        }
+    }
+
+    /// Adds a source of events to those of the scheduler, which have the number 0.
+    ///
+    /// # Errors
+    /// The source cannot be waited for.
+    pub fn add(&self, source: impl AsFd, number: u64) -> Result<(), Error> {
+        self.scheduler.add(source, number)
+    }
+
+    /// Waits until `end` for events.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn wait(&self, end: Instant) -> Result<(), Error> {
+        self.scheduler.wait(end)
+    }
+
+    /// Adds the unread events to `to`.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn read(&self, to: &mut Vec<Event>) -> Result<(), Error> {
-        self.0.read(to)
+        self.scheduler.read(to)
     }
 
     /// Returns why the scheduler has ended; `None`: it has not.
@@ -88,6 +227,6 @@ impl NativeEdf {
     /// # Errors
     /// The kernel refuses.
     pub fn ending(&self) -> Result<Option<Ending>, Error> {
-        self.0.ending()
+        self.scheduler.ending()
     }
 }

@@ -7,8 +7,8 @@ use clap::Parser;
 #[command(name = "tactus-scx", version)]
 pub(crate) struct Options {
     /// The policy
-    #[arg(long, value_name = "NAME")]
-    pub(crate) policy: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "serve")]
+    pub(crate) policy: Option<String>,
     /// Set a knob of the policy; see `tactus policies NAME`
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) knob: Vec<String>,
@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// Keep the promises in the kernel itself, by a port of the policy edf to BPF, without decisions in user space
     #[arg(long, requires = "promise", conflicts_with_all = ["pid", "knob"])]
     pub(crate) native: bool,
+    /// Keep promises in the kernel for the service of Tactus: carry out orders from standard input, and report to standard output
+    #[arg(long, conflicts_with_all = ["policy", "native", "pid", "knob", "promise", "length", "json"])]
+    pub(crate) serve: bool,
     /// End after this time; by default, at SIGINT or SIGTERM
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) length: Option<String>,

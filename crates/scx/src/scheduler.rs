@@ -31,6 +31,8 @@ pub enum Error {
         /// The error of the kernel.
         source: libbpf_rs::Error,
     },
+    /// The loaded scheduler refuses an order.
+    Order(std::io::Error),
     /// Another system call failed.
     System(sys::Error),
 }
@@ -50,6 +52,7 @@ impl fmt::Display for Error {
                 f,
                 "cannot {step}: {source:#}\n  help: run as root; a kernel in lockdown mode (confidentiality) refuses BPF programs"
             ),
+            Error::Order(error) => write!(f, "the scheduler refuses: {error}"),
             Error::System(error) => write!(f, "{error}"),
         }
     }
@@ -128,6 +131,14 @@ impl Scheduler {
 
     pub(crate) fn program(&self, name: &str) -> ProgramMut<'static> {
         self.object.progs_mut().find(|program| program.name() == name).expect("the object has the program")
+    }
+
+    /// Adds a source of events to those of the scheduler, which have the number 0.
+    ///
+    /// # Errors
+    /// The source cannot be waited for.
+    pub(crate) fn add(&self, source: impl AsFd, number: u64) -> Result<(), Error> {
+        Ok(self.waiting.add(source, number)?)
     }
 
     /// Waits until `end` for events.

@@ -3,12 +3,13 @@
 use crate::options::Options;
 use input::knobs::{KnobSetting, apply_knobs};
 use input::problem::{Problem, Problems};
+use orders::PERIOD_MAX;
 use sched::{Descriptor, Instant, Kicks, Limit, Machine, Nanos, Params, Reservation, Topology};
 use scx::Error;
 use scx::bridge::{Bridge, Mode, Refusal};
 use scx::interface::{Kind, Report};
 use scx::kernel::Kernel;
-use scx::native::{KNOBS, NativeEdf, PERIOD_MAX_NS, Promise};
+use scx::native::{KNOBS, Member, NativeEdf, Promise, Reported};
 use scx::promised::{Receipts, Received};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use sys::attributes::{self, Attributes, Policy};
 use sys::clock;
 
 /// Priority of the thread that decides. Ordinary threads must not delay it, because it schedules them.
-const PRIORITY: u32 = 98;
+pub(crate) const PRIORITY: u32 = 98;
 /// Maximum interval of batches, which are signs of life.
 const BEAT: Nanos = Nanos::ms(30);
 /// Minimum time from a turn to a turn without an event. A turn at the end of a very short slice would come before the thread
@@ -105,7 +106,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 fn session(options: &Options) -> Result<Summary, Failure> {
-    let policy = policy(&options.policy)?;
+    let policy = policy(options.policy.as_deref().unwrap_or_default())?;
     let mut promises = BTreeMap::new();
     for text in &options.promise {
         let (tid, reservation) = promise(text)?;
@@ -197,7 +198,11 @@ fn in_kernel(run: &Run) -> Result<Summary, Failure> {
         return Err(Problems::from(problem.help("use --policy edf, or leave --native out")).into());
     }
     let promises = admitted(run)?;
-    let kernel = NativeEdf::load(&promises)?;
+    let kernel = NativeEdf::load(Reported::Threads)?;
+    for promise in &promises {
+        kernel.begin(promise)?;
+        kernel.join(&Member { tid: promise.number, promise: promise.number, is_helper: false })?;
+    }
     eprintln!("edf in the kernel keeps {} promises; Ctrl-C ends it", promises.len());
     let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
     let (end, mut events, mut receipts) = (run.end(), Vec::new(), Receipts::default());
@@ -235,15 +240,15 @@ fn from_first_whole_period(reservation: Reservation, first: Instant, loaded: Ins
     Reservation { start, ..reservation }
 }
 
-/// Returns the promises with their CPUs, if the policy admits all of them.
+/// Returns the promises with their CPUs, if the policy admits all of them. The number of a promise is the tid of its thread.
 fn admitted(run: &Run) -> Result<Vec<Promise>, Failure> {
     let knobs = KNOBS.iter().map(|(name, value)| format!("{name}={value}").parse());
     let mut machine = run.machine(&knobs.collect::<Result<Vec<KnobSetting>, Problems>>()?)?;
     let mut promises = Vec::new();
     for (&tid, &reservation) in &run.promises {
-        if reservation.period.as_ns() > PERIOD_MAX_NS {
+        if reservation.period > PERIOD_MAX {
             let problem = Problem::new(format!("the period {} of thread {tid} is too long", reservation.period));
-            let most = format!("use a period of at most {}, or leave --native out", Nanos::ns(PERIOD_MAX_NS));
+            let most = format!("use a period of at most {}, or leave --native out", PERIOD_MAX);
             return Err(Problems::from(problem.help(most)).into());
         }
         let affinity = sys::affinity::get(tid.unsigned_abs())?;
@@ -252,7 +257,7 @@ fn admitted(run: &Run) -> Result<Vec<Promise>, Failure> {
             Problems::from(Problem::new(format!("the promise to thread {tid} does not fit: {refused}")))
         })?;
         let cpu = machine.allowed(entity).first().unwrap_or_default();
-        promises.push(Promise { tid, reservation, cpu });
+        promises.push(Promise { number: tid, reservation, cpu });
     }
     Ok(promises)
 }

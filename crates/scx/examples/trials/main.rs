@@ -9,6 +9,7 @@
 
 mod load;
 mod scheduler;
+mod served;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -56,6 +57,7 @@ const CHECKS: &[Check] = &[
     ("every policy schedules the kernel beside messages and hogs", policies),
     ("a promise is kept beside hogs, and the hogs share the rest", promise),
     ("the kernel keeps promises of any length by itself", native),
+    ("promises that threads share begin, change and end by orders", served::orders),
     ("a promise that does not fit is refused, and the thread competes", refused),
     ("another scheduler is not displaced", taken),
     ("a thread runs only on the CPUs of its changing mask", masks),

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The orders of the user side to edf.bpf.c, which includes this file after its queues and its timers: promises begin, change and
+ * end, and threads join and leave them, while the scheduler runs.
+ */
+#ifndef TACTUS_ORDERS_H
+#define TACTUS_ORDERS_H
+
+/* Begins the periods of a promise. */
+static void begin(struct promise *promise, u64 now)
+{
+	struct edf_account *a = &promise->account;
+
+	bpf_timer_init(&promise->period, &promises, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&promise->period, begin_period);
+	bpf_spin_lock(&promise->lock);
+	edf_open(a, a->slice, a->period, a->is_hard, now);
+	bpf_spin_unlock(&promise->lock);
+}
+
+/* Moves a thread that waits for a period of its promise to the threads that compete. */
+static void move_to_fair(struct task_struct *p)
+{
+	struct bpf_iter_scx_dsq it;
+
+	bpf_rcu_read_lock();
+	if (!bpf_iter_scx_dsq_new(&it, HELD, 0)) {
+		scx_bpf_dsq_move_set_slice(&it, FAIR_SLICE_NS);
+		scx_bpf_dsq_move_set_vtime(&it, fair_now);
+		scx_bpf_dsq_move_vtime(&it, p, FAIR, 0);
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	bpf_rcu_read_unlock();
+}
+
+/* A thread that waits or runs has become a member: the kernel has called runnable() and running() already. */
+static void begin_membership(struct task_struct *p, struct promise *promise, struct thread *thread, u64 now)
+{
+	bool is_observed = is_reported(REPORT_THREADS);
+
+	if (is_observed)
+		report_thread(p, EVENT_ATTACH, 0, &p->cpus_mask);
+	if (!(p->scx.flags & SCX_TASK_QUEUED))
+		return;
+	begin_runnable(promise, thread, now);
+	if (is_observed)
+		report(p, EVENT_WAKE, -1, 0, now);
+	if (thread->on < 0)
+		return;
+	begin_charge(promise, p->pid, thread->on, now);
+	if (is_observed)
+		report(p, EVENT_RUN, thread->on, 0, now);
+}
+
+static long join(struct order *order, u64 now)
+{
+	struct promise *promise = bpf_map_lookup_elem(&promises, &order->promise);
+	struct task_struct *p = promise ? bpf_task_from_pid(order->tid) : 0;
+	struct thread *thread = p ? thread_of(p) : 0;
+	long error = 0;
+
+	if (!p)
+		return -ESRCH;
+	if (!thread || thread->promise) {
+		error = -EEXIST;
+	} else if (!add_member(promise, p->pid)) {
+		error = -ENOSPC;
+	} else {
+		thread->is_helper = order->is_helper;
+		thread->promise = order->promise;
+		begin_membership(p, promise, thread, now);
+		bpf_timer_start(&promise->period, now, BPF_F_TIMER_ABS);
+	}
+	bpf_task_release(p);
+	return error;
+}
+
+static long leave(struct order *order, u64 now)
+{
+	struct task_struct *p = bpf_task_from_pid(order->tid);
+	struct thread *thread = p ? thread_of(p) : 0;
+	struct promise *promise = promise_of(thread);
+
+	if (!p)
+		return 0;
+	if (thread && promise) {
+		remove_member(promise, p->pid);
+		end_charge(promise, p->pid, now);
+		count_blocked(promise, thread, now);
+		thread->promise = 0;
+		thread->is_ahead = false;
+	}
+	move_to_fair(p);
+	bpf_task_release(p);
+	return 0;
+}
+
+/* Carries out an order. Returns 0, or a negative error number. */
+SEC("syscall")
+int edf_apply(struct order *order)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct promise *promise;
+	s32 number = order->promise;
+
+	if (order->kind == ORDER_JOIN)
+		return join(order, now);
+	if (order->kind == ORDER_LEAVE)
+		return leave(order, now);
+	promise = bpf_map_lookup_elem(&promises, &number);
+	if (!promise)
+		return -ESRCH;
+	if (order->kind == ORDER_BEGIN) {
+		begin(promise, now);
+		return 0;
+	}
+	charge_until(promise, now);
+	bpf_spin_lock(&promise->lock);
+	edf_change(&promise->account, order->slice, order->period, now);
+	promise->throughout = false;
+	bpf_spin_unlock(&promise->lock);
+	bpf_timer_start(&promise->period, now, BPF_F_TIMER_ABS);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,205 @@
+//! `tactus-scx --serve`: carries out the orders of the core of the daemon, and reports what its promises receive.
+//!
+//! Orders come from standard input, and reports go to standard output, a line each: see the crate `orders`. The scheduler ends
+//! with the input.
+
+use crate::session::PRIORITY;
+use orders::{Order, Report};
+use sched::{CpuId, Limit, Nanos, Reservation};
+use scx::Error;
+use scx::interface::{EndedPeriods, Event, Kind};
+use scx::native::{Member, NativeEdf, Promise, Reported};
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use sys::attributes::{self, Attributes, Policy};
+use sys::clock;
+use sys::event::Bell;
+
+/// Interval of reports.
+const INTERVAL: Nanos = Nanos::ms(20);
+/// Number of the orders among the event sources; the events of the scheduler have 0.
+const ORDERS: u64 = 1;
+
+/// Serves until the end of the input. Returns 0 then, 1 if the kernel has removed the scheduler, and 3 if it could not be
+/// loaded.
+pub(crate) fn run() -> ExitCode {
+    let code = match Server::load() {
+        Ok(mut server) => {
+            say(&Report::Ready);
+            match server.serve() {
+                Ok(()) => return ExitCode::SUCCESS,
+                Err(reason) => {
+                    say(&Report::Ended { reason });
+                    1
+                }
+            }
+        }
+        Err(error) => {
+            let reason = error.to_string();
+            say(&Report::Ended { reason });
+            3
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// Writes a line. If the core has ended, so has the input.
+fn say(report: &Report) {
+    let mut output = std::io::stdout().lock();
+    let _ = output.write_all(orders::line(report).as_bytes()).and_then(|()| output.flush());
+}
+
+struct Server {
+    scheduler: NativeEdf,
+    /// The tids of the members of each promise.
+    promises: BTreeMap<i32, Vec<i32>>,
+    orders: Receiver<String>,
+    bell: Arc<Bell>,
+}
+
+impl Server {
+    /// Loads the scheduler, without promises.
+    fn load() -> Result<Server, Error> {
+        sys::memory::lock()?;
+        attributes::prepare();
+        let me = sys::thread::current();
+        attributes::apply(me, Attributes { policy: Policy::Fifo { priority: PRIORITY }, ..attributes::get(me)? })?;
+        let scheduler = NativeEdf::load(Reported::Periods)?;
+        let (to, orders) = channel();
+        let bell = Arc::new(Bell::new()?);
+        scheduler.add(&*bell, ORDERS)?;
+        let ringing = Arc::clone(&bell);
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                if to.send(line).is_err() {
+                    break;
+                }
+                ringing.ring();
+            }
+            drop(to);
+            ringing.ring();
+        });
+        Ok(Server { scheduler, promises: BTreeMap::new(), orders, bell })
+    }
+
+    /// Serves until the end of the input.
+    fn serve(&mut self) -> Result<(), String> {
+        let (mut events, mut next) = (Vec::new(), clock::now());
+        loop {
+            let said = |error: Error| error.to_string();
+            self.scheduler.wait(next).map_err(said)?;
+            let _ = self.bell.rings();
+            let goes_on = self.obey()?;
+            // Unread events would end the next wait at once.
+            self.scheduler.read(&mut events).map_err(said)?;
+            let now = clock::now();
+            if now >= next || !goes_on {
+                summed(events.drain(..)).iter().for_each(say);
+                if let Some(ending) = self.scheduler.ending().map_err(said)? {
+                    return Err(ending.text());
+                }
+                next = now.saturating_add(INTERVAL);
+            }
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out the orders that have come. Returns whether more can come.
+    fn obey(&mut self) -> Result<bool, String> {
+        loop {
+            match self.orders.try_recv() {
+                Ok(line) => {
+                    let order: Order = orders::read(&line)?;
+                    if let Err(error) = self.carry_out(order) {
+                        say(&Report::Refused { order, reason: error.to_string() });
+                    }
+                }
+                Err(TryRecvError::Empty) => return Ok(true),
+                Err(TryRecvError::Disconnected) => return Ok(false),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) -> Result<(), Error> {
+        match order {
+            Order::Begin { promise, cpu, slice_ns, period_ns, is_hard } => {
+                let limit = if is_hard { Limit::Hard } else { Limit::Soft };
+                let reservation = Reservation { limit, ..Reservation::new(Nanos::ns(slice_ns), Nanos::ns(period_ns)) };
+                self.scheduler.begin(&Promise { number: promise, reservation, cpu: CpuId::new(cpu) })?;
+                self.promises.insert(promise, Vec::new());
+            }
+            Order::Change { promise, slice_ns, period_ns } => {
+                self.scheduler.change(promise, Nanos::ns(slice_ns), Nanos::ns(period_ns))?;
+            }
+            Order::Join { promise, tid, is_helper } => {
+                let tid = tid.cast_signed();
+                self.scheduler.join(&Member { tid, promise, is_helper })?;
+                self.promises.entry(promise).or_default().push(tid);
+            }
+            Order::Leave { tid } => {
+                let tid = tid.cast_signed();
+                self.promises.values_mut().for_each(|members| members.retain(|it| *it != tid));
+                self.scheduler.leave(tid)?;
+            }
+            Order::End { promise } => {
+                for tid in self.promises.remove(&promise).unwrap_or_default() {
+                    self.scheduler.leave(tid)?;
+                }
+                self.scheduler.end(promise)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the periods of these events, with equal ones of a promise in one report.
+fn summed(events: impl Iterator<Item = Event>) -> Vec<Report> {
+    let mut all: BTreeMap<i32, Vec<(EndedPeriods, u64)>> = BTreeMap::new();
+    for Event { tid, kind, .. } in events {
+        let Kind::Periods(ended) = kind else { continue };
+        let of_promise = all.entry(tid).or_default();
+        let mut add = |one: EndedPeriods, count: u64| match of_promise.last_mut() {
+            Some((last, sum)) if *last == one => *sum += count,
+            _ => of_promise.push((one, count)),
+        };
+        add(EndedPeriods { count: 1, ..ended }, 1);
+        if ended.count > 1 {
+            add(EndedPeriods { count: 1, delivered: Nanos::ZERO, ..ended }, ended.count - 1);
+        }
+    }
+    let report = |promise: i32, (ended, count): (EndedPeriods, u64)| Report::Periods {
+        promise,
+        due_ns: ended.due.as_ns(),
+        delivered_ns: ended.delivered.as_ns(),
+        throughout: ended.throughout,
+        count,
+    };
+    all.into_iter().flat_map(|(promise, ended)| ended.into_iter().map(move |one| report(promise, one))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::Instant;
+
+    #[test]
+    fn equal_periods_of_a_promise_are_one_report_and_missed_ones_another() {
+        let event = |promise: i32, delivered: u64, count: u64| {
+            let (due, delivered) = (Nanos::ms(2), Nanos::ms(delivered));
+            let kind = Kind::Periods(EndedPeriods { due, delivered, throughout: true, count });
+            Event { at: Instant::ZERO, tid: promise, kind }
+        };
+        let events = [event(1, 2, 1), event(2, 2, 1), event(1, 2, 1), event(1, 2, 3), event(1, 2, 1)];
+        let reports = summed(events.into_iter());
+        let of = |report: &Report| match report {
+            Report::Periods { promise, delivered_ns, count, .. } => (*promise, *delivered_ns / 1_000_000, *count),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reports.iter().map(of).collect::<Vec<_>>(), [(1, 2, 3), (1, 0, 2), (1, 2, 1), (2, 2, 1)]);
+    }
+}

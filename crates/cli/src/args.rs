@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::certs_args::Certs;
+use crate::core_args::Core;
 use crate::raising::Raising;
 use crate::scx::Scx;
 use crate::service_args::{
@@ -150,28 +151,6 @@ pub(crate) enum Command {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Core {
-    /// The inherited socket
-    #[arg(value_name = "FD", required_unless_present_any = ["listen", "handover_version"], conflicts_with = "listen")]
-    pub(crate) descriptor: Option<i32>,
-    /// Serve the front ends that connect to this socket, one after another, and keep the promises while there is none
-    #[arg(long, value_name = "SOCKET")]
-    pub(crate) listen: Option<PathBuf>,
-    /// User of the front ends, besides root and the user of the core: a user ID, or the name of a local user
-    #[arg(long, value_name = "USER", requires = "listen", value_parser = crate::user_id::user)]
-    pub(crate) user: Option<u32>,
-    /// Directory of the table of originals; by default /run/tactus, or tactus in $XDG_RUNTIME_DIR
-    #[arg(long, value_name = "DIR", requires = "listen")]
-    pub(crate) directory: Option<PathBuf>,
-    /// What the former program of this process passes on: the descriptors of its state, socket and locks
-    #[arg(long, value_name = "FD,FD,FD,FD", requires = "listen")]
-    pub(crate) handover: Option<String>,
-    /// Print the version of the state that this program takes over from a former program of its process
-    #[arg(long, exclusive = true)]
-    pub(crate) handover_version: bool,
-}
-
-#[derive(Args, Debug)]
 #[command(group(clap::ArgGroup::new("several").args(["seeds", "vary"]).multiple(true)))]
 pub(crate) struct Sim {
     /// The scenario, a TOML file (docs/scenarios.md)
@@ -310,6 +289,10 @@ pub(crate) struct Run {
     /// How clients receive their CPU time
     #[arg(long, value_enum, value_name = "MECHANISM", default_value_t, help_heading = "Promise")]
     pub(crate) mechanism: Raising,
+    /// Have a scheduler in the kernel dispatch the promises, through sched_ext, while the kernel has it loaded
+    /// (docs/sched-ext.md)
+    #[arg(long, help_heading = "Promise", conflicts_with_all = ["weight", "cap"])]
+    pub(crate) sched_ext: bool,
 
     /// In place of a promise: weight relative to other control groups; an ordinary group has 100
     #[arg(long, value_name = "N", help_heading = "Share", value_parser = clap::value_parser!(u32).range(1..=i64::from(api::WEIGHT_MOST)),

@@ -1,11 +1,12 @@
 //! `tactus core`: the process that keeps promises, for the front end that has started it or as a resident core.
 
-use crate::args::Core;
+use crate::core_args::Core;
 use crate::failure::explained;
 use crate::output::{complain, print};
 use crate::raising::Raising;
 use crate::run::plan::directory;
 use crate::run::terms::on_this_host;
+use crate::scx;
 use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::guardian::this_program;
@@ -73,7 +74,7 @@ fn resident(args: &Core, socket: &Path) -> Result<(), Explanation> {
     };
     let setup = match &former {
         Some(former) => former.setup().clone(),
-        None => usual_setup(&directory)?,
+        None => usual_setup(&directory, args.sched_ext)?,
     };
     let Requests { end, replacement: request, is_ending } = &requests;
     let replacement = Replacement { request, is_ending, program, arguments: arguments_of(args, socket) };
@@ -91,12 +92,15 @@ fn own_path() -> Result<PathBuf, Explanation> {
     Ok(OsStr::from_bytes(path).into())
 }
 
-/// Returns the parameters of a core with every mechanism that works on this host.
-fn usual_setup(directory: &Directory) -> Result<Setup, Explanation> {
+/// Returns the parameters of a core with every mechanism that works on this host. `sched_ext`: a scheduler in the kernel dispatches
+/// the promises.
+fn usual_setup(directory: &Directory, sched_ext: bool) -> Result<Setup, Explanation> {
     let turns = on_this_host(Raising::Auto).map_err(explained)?;
     // Without SCHED_DEADLINE, all promises are kept by turns.
     let reservations = on_this_host(Raising::Deadline).ok();
-    Ok(Terms::setup([Some(&turns), reservations.as_ref()].into_iter().flatten(), directory.clone()))
+    let scheduler = sched_ext.then(scx::scheduler).transpose().map_err(explained)?;
+    let setup = Terms::setup([Some(&turns), reservations.as_ref()].into_iter().flatten(), directory.clone());
+    Ok(Setup { scheduler, ..setup })
 }
 
 /// Requests by signals.
@@ -135,5 +139,6 @@ fn arguments_of(args: &Core, socket: &Path) -> Vec<OsString> {
     if let Some(directory) = &args.directory {
         all.extend(["--directory".into(), directory.into()]);
     }
+    all.extend(args.sched_ext.then(|| "--sched-ext".into()));
     all
 }

@@ -5,6 +5,7 @@ mod certs;
 mod certs_args;
 mod claims;
 mod compare;
+mod core_args;
 mod core_process;
 mod costs;
 mod demo;

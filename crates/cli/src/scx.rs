@@ -23,12 +23,30 @@ pub(crate) struct Scx {
 pub(crate) fn run(args: &Scx) -> Failure {
     let error = Command::new(program()).args(&args.options).exec();
     match error.kind() {
-        ErrorKind::NotFound => usage(
-            format!("the program {PROGRAM} is neither beside tactus nor in PATH"),
-            "build it with `cargo build --release --package scx --features bpf`, which needs clang and libelf (docs/sched-ext.md)",
-        ),
+        ErrorKind::NotFound => absent(),
         _ => Failure::Failed(anyhow::Error::new(error).context(format!("cannot run {PROGRAM}"))),
     }
+}
+
+fn absent() -> Failure {
+    usage(
+        format!("the program {PROGRAM} is neither beside tactus nor in PATH"),
+        "build it with `cargo build --release --package scx --features bpf`, which needs clang and libelf (docs/sched-ext.md)",
+    )
+}
+
+/// Returns the path of the program, whose scheduler a core uses.
+///
+/// # Errors
+/// The program is neither beside this one nor in PATH.
+pub(crate) fn scheduler() -> Result<PathBuf, Failure> {
+    let program = program();
+    if program.is_absolute() {
+        return Ok(program);
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut all = env::split_paths(&path).map(|folder| folder.join(PROGRAM));
+    all.find(|path| sys::launch::may_run(path)).ok_or_else(absent)
 }
 
 /// Returns the program beside this one, or else its name, which is looked up in PATH.

@@ -138,7 +138,8 @@ impl Terms {
         let executable = this_program().to_path_buf();
         let mut all = all.into_iter().peekable();
         let usual = all.peek().map_or(KeptBy::Kernel, |terms| terms.by());
-        let mut setup = Setup { directory, executable, turns: None, reservations: None, usual, fault: None };
+        let mut setup =
+            Setup { directory, executable, turns: None, reservations: None, usual, scheduler: None, fault: None };
         for terms in all {
             let admission = AdmissionPolicy { policy: terms.policy, knobs: terms.knobs.clone() };
             let reserve = |admission: &AdmissionPolicy| admission.knobs.get("reserve");

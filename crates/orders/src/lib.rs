@@ -88,6 +88,11 @@ pub enum Report {
         /// Number of the periods.
         count: u64,
     },
+    /// So many orders were carried out, or refused.
+    Done {
+        /// Number of orders since the start.
+        orders: u64,
+    },
     /// An order was refused.
     Refused {
         /// The order.

@@ -89,21 +89,34 @@ static inline void edf_charge(struct edf_account *a, u64 ran)
 		a->balance -= ran;
 }
 
+/* Returns when the used part of the slice is due at a constant rate; before the first period: when that period begins. */
+static inline u64 edf_used_until(const struct edf_account *a)
+{
+	u64 used = a->balance < 0 || (u64)a->balance < a->slice ? a->slice - a->balance : 0, due;
+
+	if (!a->has_begun)
+		return a->deadline;
+	if (used > EDF_PERIOD_MAX)
+		used = EDF_PERIOD_MAX;
+	due = used * a->period;
+	return a->deadline - a->period + due / a->slice + (due % a->slice != 0);
+}
+
 /*
  * Changes the reservation, as with the knob change = due: the first period of the new one begins when the used part of the
  * slice is due at a constant rate.
  */
 static inline void edf_change(struct edf_account *a, u64 slice, u64 period, u64 now)
 {
-	u64 used = a->state == EDF_RESERVED ? a->slice - a->balance : a->slice, due;
+	u64 due = edf_used_until(a);
 
-	if (used > a->period)
-		used = a->period;
-	due = a->deadline - a->period + used * a->period / a->slice;
 	a->slice = slice;
 	a->period = period;
+	a->blocked = now;
 	if (due > now) {
 		a->deadline = due;
+		a->balance = 0;
+		a->has_begun = 0;
 		edf_deplete(a);
 	} else {
 		a->deadline = now;

@@ -58,16 +58,19 @@ struct Server {
     promises: BTreeMap<i32, Vec<i32>>,
     orders: Receiver<String>,
     bell: Arc<Bell>,
+    /// Number of orders carried out.
+    done: u64,
 }
 
 impl Server {
     /// Loads the scheduler, without promises.
     fn load() -> Result<Server, Error> {
+        // To load the programs takes long, and real-time threads such as those of the core must not wait for it.
+        let scheduler = NativeEdf::load(Reported::Periods)?;
         sys::memory::lock()?;
         attributes::prepare();
         let me = sys::thread::current();
         attributes::apply(me, Attributes { policy: Policy::Fifo { priority: PRIORITY }, ..attributes::get(me)? })?;
-        let scheduler = NativeEdf::load(Reported::Periods)?;
         let (to, orders) = channel();
         let bell = Arc::new(Bell::new()?);
         scheduler.add(&*bell, ORDERS)?;
@@ -82,7 +85,7 @@ impl Server {
             drop(to);
             ringing.ring();
         });
-        Ok(Server { scheduler, promises: BTreeMap::new(), orders, bell })
+        Ok(Server { scheduler, promises: BTreeMap::new(), orders, bell, done: 0 })
     }
 
     /// Serves until the end of the input.
@@ -111,6 +114,15 @@ impl Server {
 
     /// Carries out the orders that have come. Returns whether more can come.
     fn obey(&mut self) -> Result<bool, String> {
+        let before = self.done;
+        let goes_on = self.carry_out_all()?;
+        if self.done != before {
+            say(&Report::Done { orders: self.done });
+        }
+        Ok(goes_on)
+    }
+
+    fn carry_out_all(&mut self) -> Result<bool, String> {
         loop {
             match self.orders.try_recv() {
                 Ok(line) => {
@@ -118,6 +130,7 @@ impl Server {
                     if let Err(error) = self.carry_out(order) {
                         say(&Report::Refused { order, reason: error.to_string() });
                     }
+                    self.done += 1;
                 }
                 Err(TryRecvError::Empty) => return Ok(true),
                 Err(TryRecvError::Disconnected) => return Ok(false),

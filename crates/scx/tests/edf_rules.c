@@ -37,6 +37,12 @@ int main(void)
 			edf_charge(&account, one);
 		} else if (!strcmp(operation, "stop")) {
 			edf_stop(&account, one);
+		} else if (!strcmp(operation, "change")) {
+			u64 now;
+
+			if (scanf("%" SCNu64, &now) != 1)
+				return 1;
+			edf_change(&account, one, two, now);
 		} else if (!strcmp(operation, "renew")) {
 			edf_renew(&account, one);
 		} else {

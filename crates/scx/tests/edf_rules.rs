@@ -1,5 +1,5 @@
-//! The rules of the port of `edf` against the Rust policy: both follow the same random wake-ups, blocks, yields, ends of slices
-//! and ends of periods, some of them late, and their accounts are equal after each.
+//! The rules of the port of `edf` against the Rust policy: both follow the same random wake-ups, blocks, yields, ends of slices,
+//! ends of periods, some of them late, and changes of the reservation, and their accounts are equal after each.
 //!
 //! The rules are compiled as an ordinary program (`edf_rules.c`), which needs a C compiler. Without one, the test prints
 //! `SKIPPED`.
@@ -153,6 +153,16 @@ impl Pair {
         }
     }
 
+    /// Changes the reservation.
+    fn change(&mut self, dice: &mut Dice) {
+        let period = Nanos::us(100 + dice.below(100_000));
+        let slice = Nanos::ns(1 + dice.below(period.as_ns() * 9 / 10));
+        let params = Params { reservation: Some(Reservation::new(slice, period)), ..*self.machine.params(self.thread) };
+        self.machine.adjust(self.now, self.thread, params).expect("it fits");
+        self.charge();
+        self.port.apply(&format!("change {} {} {}", slice.as_ns(), period.as_ns(), self.now.as_ns()));
+    }
+
     /// Returns the next instant at which something is due.
     fn next(&self) -> Instant {
         let end = self.machine.until(sched::CpuId::new(0));
@@ -175,7 +185,7 @@ impl Pair {
 fn knobs() -> Knobs {
     let edf = policies::find("edf").unwrap();
     let settings: Vec<input::knobs::KnobSetting> =
-        ["placement=partitioned", "rest=renew"].iter().map(|text| text.parse().unwrap()).collect();
+        ["placement=partitioned", "rest=renew", "change=due"].iter().map(|text| text.parse().unwrap()).collect();
     input::knobs::apply_knobs(edf, &settings).unwrap()
 }
 
@@ -210,6 +220,9 @@ fn the_rules_of_the_port_are_those_of_the_policy() {
             pair.due();
             if dice.one_in(2) {
                 pair.event(&mut dice);
+            }
+            if dice.one_in(10) {
+                pair.change(&mut dice);
             }
             pair.settle();
             pair.check(seed);

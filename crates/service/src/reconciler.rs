@@ -286,6 +286,11 @@ impl Reconciler {
                 standings[at].hear(event);
             }
         }
+        for standing in &mut standings {
+            let entities = standing.enforced.entities();
+            let is_in_kernel = !entities.is_empty() && entities.iter().all(|e| news.in_kernel.contains(e));
+            self.has_changed |= std::mem::replace(&mut standing.is_in_kernel, is_in_kernel) != is_in_kernel;
+        }
         for dismissed in &news.dismissed {
             match of.get(&dismissed.entity) {
                 Some(&at) => standings[at].dismissed(core, dismissed, now),

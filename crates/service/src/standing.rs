@@ -23,6 +23,8 @@ pub(crate) struct Standing {
     pub(crate) of_entities: BTreeMap<EntityId, Measured>,
     /// The entities to which the promise is not kept, according to the core.
     pub(crate) short: BTreeSet<EntityId>,
+    /// Whether a scheduler in the kernel dispatches the whole promise.
+    pub(crate) is_in_kernel: bool,
     /// Reason why the desired state is not in force.
     pub(crate) refused: Option<Explanation>,
     /// Instant of the next attempt, and the pause after it.
@@ -37,6 +39,7 @@ impl Default for Standing {
             measured: Measured::default(),
             of_entities: BTreeMap::new(),
             short: BTreeSet::new(),
+            is_in_kernel: false,
             refused: None,
             next: Instant::ZERO,
             pause: RETRY.0,

@@ -80,6 +80,9 @@ pub(crate) fn differ_in_times_only(one: &PromiseRequest, other: &PromiseRequest)
     adjusted == *other
 }
 
+/// The mechanism of a promise that a scheduler in the kernel dispatches, as text.
+pub(crate) const IN_KERNEL: &str = "sched_ext";
+
 /// Returns the mechanism as text.
 pub(crate) fn word(by: KeptBy) -> &'static str {
     match by {
@@ -162,6 +165,7 @@ mod tests {
             turns: Some(daemon::live::AdmissionPolicy { policy, knobs: daemon::terms::knobs(policy) }),
             reservations: None,
             usual: KeptBy::Dispatcher(RaiseBy::Inheritance),
+            scheduler: None,
             fault: None,
         };
         let of = |promise: &Promise| request("vm", &[], promise, &setup);

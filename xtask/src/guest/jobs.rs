@@ -202,7 +202,7 @@ pub(crate) const JOBS: &[Job] = &[
     Job {
         name: "guest-scx-one",
         title: "guest-scx-one: sched_ext on one CPU, in time that follows instructions: promises down to 100 us in 200 us",
-        programs: &[TACTUS_SCX, TRIALS],
+        programs: &[TACTUS, TACTUS_SCX, TRIALS],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -212,7 +212,9 @@ pub(crate) const JOBS: &[Job] = &[
         is_random: true,
         limit: |extent| Duration::from_secs(180 + 4 * u64::from(extent.rounds)),
         words: |extent| {
-            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--seconds", "0"].map(String::from);
+            let program =
+                ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus", "--seconds", "0"]
+                    .map(String::from);
             [program.as_slice(), &extent.words()].concat()
         },
         judge: |_, _| Ok(()),

@@ -25,6 +25,7 @@ pub(crate) fn setup() -> Result<Setup, String> {
         turns: Some(AdmissionPolicy { policy, knobs: terms::knobs(policy) }),
         reservations: None,
         usual: KeptBy::Dispatcher(RaiseBy::Inheritance),
+        scheduler: None,
         fault: None,
     })
 }

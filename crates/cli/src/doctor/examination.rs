@@ -34,7 +34,7 @@ impl Examination {
     /// Returns the maximum share of each CPU, in parts per million, that can be promised with the mechanism of
     /// `finding`; `None`: the mechanism does not work, or cannot keep promises.
     pub(super) fn promisable_by(&self, finding: &Finding) -> Option<u64> {
-        // The service does not use sched_ext yet, even if a scheduler can be loaded. `tactus scx` is apart.
+        // A scheduler in the kernel dispatches promises that another mechanism can keep, too (`--sched-ext`).
         let ours = finding.mechanism != Mechanism::SchedExt;
         self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
     }

@@ -14,6 +14,7 @@ use crate::args::Run;
 use crate::failure::{Failure, refused};
 use crate::output;
 use crate::record::Form;
+use crate::scx;
 use daemon::live::{self, Setup};
 use end::End;
 use outcome::{Kept, Shown};
@@ -32,7 +33,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let plan = plan::plan(args)?;
     let terms = RunTerms::of(&plan, args.mechanism)?;
     let directory = plan::directory(args.directory.as_deref())?;
-    let setup = Setup { fault: fault::fault(args)?, ..terms.setup(directory) };
+    let scheduler = args.sched_ext.then(scx::scheduler).transpose()?;
+    let setup = Setup { scheduler, fault: fault::fault(args)?, ..terms.setup(directory) };
     let mut shown = Shown::begin(&args.output, plan.length)?;
     let played = keep_with(&setup, &plan, &terms)?;
     let kept = Kept::new(&plan, &terms, played);

@@ -133,7 +133,13 @@ fn name_mechanisms(report: &mut Report, plan: &Plan, terms: &RunTerms, played: &
         let names = plan.description.entities[planned.entities.clone()].iter().map(|entity| &entity.name);
         for (name, &e) in names.zip(&end.entities) {
             let exception = played.exceptions.iter().find(|(entity, _)| *entity == e).map(|(_, why)| why.clone());
-            let served = ServedBy { name: mechanism.name(), reason: reason.clone(), exception };
+            let in_kernel = if played.in_kernel.contains(&e) {
+                "; a scheduler in the kernel dispatched it, through sched_ext"
+            } else {
+                ""
+            };
+            let reason = format!("{reason}{in_kernel}");
+            let served = ServedBy { name: mechanism.name(), reason, exception };
             if let Some(entity) = report.entities.iter_mut().find(|entity| entity.name == *name) {
                 entity.mechanism = Some(served);
             }

@@ -17,6 +17,7 @@ use daemon::processes::{Launcher, Output, RunProcess, Witness};
 use measure::Supply;
 use run::live::{left_to_kernel, merged, relative};
 use sched::{CpuSet, EntityId, Instant, Nanos, Reservation};
+use std::collections::BTreeSet;
 use sys::process::Process;
 use sys::thread::Identity;
 use sys::usage;
@@ -71,6 +72,8 @@ pub(crate) struct Played {
     pub(crate) reports_wakeups: bool,
     /// What was observed of each process of the plan, if the plan asks for it.
     pub(crate) observed: Vec<Observed>,
+    /// The clients that a scheduler in the kernel has dispatched for some time.
+    pub(crate) in_kernel: BTreeSet<EntityId>,
 }
 
 /// What was observed of a process, besides its promise.
@@ -124,6 +127,7 @@ pub(crate) struct Player<'a> {
     /// Measurements of events during the run. `None`: the events are measured at the end, together with the jobs
     /// that workers report then.
     measured: Option<Measured>,
+    in_kernel: BTreeSet<EntityId>,
     lost: u64,
     left: Vec<Dismissed>,
     breaches: Breaches,
@@ -155,6 +159,7 @@ pub(crate) fn play(daemon: Option<(&Client, &RunTerms)>, plan: &Plan, what: &str
         measured: (!plan.processes.iter().any(|planned| matches!(planned.source, Source::Work(_))))
             .then(|| Measured::new(plan.is_monitored)),
         lost: 0,
+        in_kernel: BTreeSet::new(),
         left: Vec::new(),
         breaches: Breaches::default(),
         interfering: InterferingThreads::default(),
@@ -343,8 +348,9 @@ impl Player<'_> {
     /// Reads new events and dismissals.
     fn read(&mut self) {
         let Some(front) = self.front else { return };
-        let News { events, lost, dismissed } = front.read_news();
+        let News { events, lost, dismissed, in_kernel } = front.read_news();
         self.lost += lost;
+        self.in_kernel.extend(in_kernel);
         self.left.extend(dismissed);
         let begun = self.counted(self.start);
         let (ends, plan, interfering) = (&self.ends, self.plan, &mut self.interfering);
@@ -505,6 +511,7 @@ impl Player<'_> {
             breaches,
             refused,
             observed,
+            in_kernel,
             ..
         } = self;
         if let Some(measured) = &mut measured {
@@ -532,6 +539,7 @@ impl Player<'_> {
             breaches: breaches.all,
             reports_wakeups,
             observed,
+            in_kernel,
         }
     }
 }

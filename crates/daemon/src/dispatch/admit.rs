@@ -382,7 +382,7 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Starts to serve the entities. Reports a wake-up of each client with a runnable thread to the machine. The agents
     /// detect the wake-ups of the other clients later.
-    fn begin(&mut self, entities: &[EntityId]) {
+    pub(super) fn begin(&mut self, entities: &[EntityId]) {
         let now = self.now();
         for &e in entities {
             let Some(client) = self.clients.get_mut(e) else { continue };

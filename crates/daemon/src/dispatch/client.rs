@@ -4,6 +4,7 @@ use super::enclosure::Enclosure;
 use super::journal::Ledger;
 use super::kept::KeptRecord;
 use super::member::{Level, Member, Raise, RaiseBy};
+use super::ordered::Ordered;
 use super::recent::Recent;
 use super::refusal::Refusal;
 use super::scan::Found;
@@ -48,6 +49,10 @@ pub(super) struct Client<K: Kernel> {
     pub(super) owed: Nanos,
     /// Whether the client is reported to the machine as blocked.
     pub(super) is_blocked: bool,
+    /// Whether the kernel dispatches the client.
+    pub(super) is_in_kernel: bool,
+    /// What was ordered from the scheduler in the kernel.
+    pub(super) ordered: Option<Ordered>,
     pub(super) level: Level,
     /// The groups through which the client freezes; none without a hard limit.
     pub(super) enclosure: Enclosure<K>,
@@ -123,6 +128,8 @@ impl<K: Kernel> Client<K> {
             vcpus: 0,
             owed: Nanos::ZERO,
             is_blocked: true,
+            is_in_kernel: false,
+            ordered: None,
             level: Level::Original,
             enclosure: Enclosure::none(),
             is_frozen: false,

@@ -105,6 +105,7 @@ impl<K: Kernel> Dispatcher<K> {
         client.stop_awaiting_parked(&self.kernel);
         client.end_timer(&self.kernel);
         client.end_loans();
+        self.in_kernel.leave(client.ordered.take());
         self.give_back(&client);
         self.call.insert(client.cpu);
         self.kicked.insert(client.cpu);

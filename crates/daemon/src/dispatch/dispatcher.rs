@@ -6,6 +6,7 @@ use super::cpu::CpuState;
 use super::journal::Journal;
 use super::leaving::AllLeaving;
 use super::member::{Level, Member};
+use super::ordered::InKernel;
 use super::scan::Found;
 use super::withheld::Withheld;
 use crate::Explanation;
@@ -78,6 +79,8 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) reasons: Vec<Explanation>,
     /// Dismissed clients whose threads may be inside a fork.
     pub(super) leaving: AllLeaving,
+    /// The scheduler in the kernel.
+    pub(super) in_kernel: InKernel,
 }
 
 impl<K: Kernel> std::fmt::Debug for Dispatcher<K> {
@@ -123,6 +126,7 @@ impl<K: Kernel> Dispatcher<K> {
             former: Vec::new(),
             reasons: Vec::new(),
             leaving: AllLeaving::default(),
+            in_kernel: InKernel::default(),
         })
     }
 
@@ -185,9 +189,9 @@ impl<K: Kernel> Dispatcher<K> {
         self.clients.get(e).is_some_and(|client| client.reports_wakeups)
     }
 
-    /// Returns the promise state of `e`; `None` if `e` is no client.
+    /// Returns the promise state of `e`; `None` if `e` is no client, or if the kernel dispatches it.
     pub(super) fn client_promise(&self, e: EntityId) -> Option<PromiseState> {
-        self.clients.get(e).and_then(|_| self.machine.promise(e))
+        self.clients.get(e).filter(|client| !client.is_in_kernel).and_then(|_| self.machine.promise(e))
     }
 
     /// Returns the CPU of `e`; `None` if `e` is no client.

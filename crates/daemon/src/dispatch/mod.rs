@@ -17,6 +17,8 @@
 //! The dispatcher reports to the machine that a client blocks or wakes. Only the machine's actions `Run` and `Stop`
 //! start and stop the client.
 //!
+//! If a scheduler for promises is loaded into the kernel, it dispatches clients in place of their agents (`in_kernel.rs`).
+//!
 //! The machine allocates promised time only. In the remaining time, the kernel schedules the threads at their original
 //! level.
 
@@ -32,6 +34,7 @@ mod dispatcher;
 mod enclosure;
 mod following;
 mod handover;
+mod in_kernel;
 mod interference;
 mod journal;
 mod kept;
@@ -39,6 +42,7 @@ mod kernel_kept;
 mod leaving;
 mod loans;
 mod member;
+mod ordered;
 mod parking;
 mod per_cpu;
 mod promises;
@@ -59,6 +63,7 @@ pub use dispatcher::{Dismissed, Dispatcher};
 pub use enclosure::{Enclosure, enclose, release_groups};
 pub use following::moved_threads;
 pub use handover::FormerClient;
+pub use in_kernel::KernelPeriods;
 pub(crate) use journal::EVENTS_MOST;
 pub use kept::{Judgement, KeptRecord};
 pub(crate) use kernel_kept::is_reserved;

@@ -117,7 +117,7 @@ impl<K: Kernel> Dispatcher<K> {
     fn detect_wakeups(&mut self, cpu: CpuId, now: Instant) {
         for at in 0..self.clients.count_on(cpu) {
             let Some((e, client)) = self.clients.nth_on(cpu, at) else { continue };
-            if !client.is_blocked {
+            if !client.is_blocked || client.is_in_kernel {
                 continue;
             }
             let since = client.read(&self.kernel, &self.table);
@@ -207,7 +207,7 @@ impl<K: Kernel> Dispatcher<K> {
         // A client that is alone on its CPU has the same level whether it runs or blocks, so its agent need not set it.
         let usual = if has_helpers { priority::AMONG_OTHERS } else { priority::RAISED };
         match self.state_of(e, client) {
-            _ if self.suspended => (Level::Original, false),
+            _ if self.suspended || client.is_in_kernel => (Level::Original, false),
             State::Running(_) if several => (Level::Raised(priority::AMONG_OTHERS), false),
             State::Running(_) => (Level::Raised(usual), false),
             State::Blocked if self.left_of(e) > 0 || self.deadline(e) <= now => {
@@ -234,7 +234,7 @@ impl<K: Kernel> Dispatcher<K> {
                 let Some(e) = self.clients.entity_on(cpu, at) else { continue };
                 let Some(client) = self.clients.get(e) else { continue };
                 let (level, is_frozen) = self.wanted(e, client, now);
-                let awaited = client.is_blocked && !self.suspended;
+                let awaited = client.is_blocked && !self.suspended && !client.is_in_kernel;
                 let Some(client) = self.clients.get_mut(e) else { continue };
                 if down != (level == Level::Original) {
                     continue;

@@ -510,6 +510,7 @@ mod tests {
             turns: Some(AdmissionPolicy { policy, knobs: policy.defaults() }),
             reservations: None,
             usual: KeptBy::Dispatcher(RaiseBy::Inheritance),
+            scheduler: None,
             fault: None,
         };
         match Client::start(&setup) {

@@ -449,7 +449,8 @@ fn read_journals(shared: &Shared<'_>, mut also: impl FnMut(&mut dyn Promises)) -
 fn read_news(shared: &Shared<'_>) -> News {
     let mut dismissed = Vec::new();
     let (events, lost) = read_journals(shared, |promises| dismissed.append(&mut promises.take_dismissed()));
-    News { events, lost, dismissed }
+    let in_kernel = at_agent_priority(|| shared.lock().in_kernel());
+    News { events, lost, dismissed, in_kernel }
 }
 
 /// Returns the pids of this process and its ancestors, which include the front end. A promise to one of these processes

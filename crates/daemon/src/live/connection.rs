@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// Version of the messages. A process refuses to talk to a process with another version.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 const MAGIC: [u8; 8] = *b"TACTUSMS";
 /// Interval at which a process that waits for the other process checks whether to go on.
 const CHECK: Duration = Duration::from_millis(100);

@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::fault::Fault;
 use super::front_ends::{self, FrontEnds};
 use super::handover::{FormerProgram, State};
+use super::in_kernel;
 use super::keeper::{self, Watcher};
 use super::message::{Message, Opening};
 use super::resident_options::ResidentOptions;
@@ -24,6 +25,7 @@ use crate::table::{Beating, Table};
 use sched::{Descriptor, Instant, Nanos};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
@@ -141,7 +143,7 @@ fn serve(
                 watcher.stop();
             }
         })?;
-        let answer = run(&shared, &mut watcher, former, front_ends, end);
+        let answer = run(&shared, &mut watcher, setup.scheduler.as_deref(), former, front_ends, end);
         if table.is_finished() {
             watcher.stop();
         }
@@ -224,11 +226,12 @@ fn share<'k>(
     })
 }
 
-/// Starts the other threads of the core, carries out commands in this thread, and ends the other threads. `former` is the
+/// Starts the other threads of the core, also one for the program `scheduler`, carries out commands in this thread, and ends the other threads. `former` is the
 /// state of the former program of this process, and the priority of this thread until that state is in force again.
 fn run(
     shared: &Shared<'_>,
     watcher: &mut Watcher<'_>,
+    scheduler: Option<&Path>,
     former: Option<(State, RaisedPriority)>,
     front_ends: FrontEnds<'_>,
     end: &Bell,
@@ -244,7 +247,11 @@ fn run(
         let keeper = Builder::new().name(KEEPER.to_string()).spawn_scoped(scope, move || {
             guarded(shared, keeper::enter, || keeper::serve(shared, watcher));
         });
-        let begun = begun.and(keeper);
+        let in_kernel = scheduler.map(|program| {
+            let body = move || guarded(shared, in_kernel::enter, || in_kernel::serve(shared, program));
+            Builder::new().name(in_kernel::NAME.to_string()).spawn_scoped(scope, body).map(drop)
+        });
+        let begun = begun.and(keeper).and_then(|keeper| in_kernel.transpose().map(|_| keeper));
         let answer = match begun {
             Ok(_) => {
                 // With reservations only, the agents have no clients. The kernel keeps such promises without the core.

@@ -338,6 +338,7 @@ mod tests {
             turns: Some(AdmissionPolicy { policy, knobs: crate::terms::knobs(policy) }),
             reservations: None,
             usual: KeptBy::Dispatcher(RaiseBy::Inheritance),
+            scheduler: None,
             fault: None,
         };
         let end = Bell::new().unwrap();

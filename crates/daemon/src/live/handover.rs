@@ -46,7 +46,7 @@ use sys::{clock, kernel, launch, process};
 use trace::Event;
 
 /// Version of the state of a core that is replaced. A program that finds another version begins without promises.
-pub const HANDOVER_VERSION: u32 = 1;
+pub const HANDOVER_VERSION: u32 = 2;
 /// The option with the descriptors, for the command line of the new program.
 const OPTION: &str = "--handover";
 /// The option with which a program prints [`HANDOVER_VERSION`].

@@ -11,7 +11,7 @@ use sched::{CpuId, Descriptor, EntityId, Instant, Nanos, PromiseState};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use sys::thread::Identity;
 use trace::Event;
 
@@ -21,6 +21,7 @@ pub(super) struct Opening {
     directory: Vec<u8>,
     turns: Option<NamedPolicy>,
     reservations: Option<NamedPolicy>,
+    scheduler: Option<Vec<u8>>,
     fault: Option<Fault>,
     usual: KeptBy,
 }
@@ -153,6 +154,8 @@ pub struct News {
     pub lost: u64,
     /// The clients that were dismissed.
     pub dismissed: Vec<Dismissed>,
+    /// The entities that a scheduler in the kernel dispatches now.
+    pub in_kernel: Vec<EntityId>,
 }
 
 /// A message of the core.
@@ -185,6 +188,7 @@ impl Opening {
             directory: setup.directory.path().as_os_str().as_bytes().to_vec(),
             turns: setup.turns.as_ref().map(named),
             reservations: setup.reservations.as_ref().map(named),
+            scheduler: setup.scheduler.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
             fault: setup.fault.clone(),
             usual: setup.usual,
         }
@@ -203,7 +207,8 @@ impl Opening {
         let (turns, reservations) = (found(self.turns)?, found(self.reservations)?);
         let directory = Directory::at(OsString::from_vec(self.directory));
         let executable = executable.to_path_buf();
-        Ok(Setup { directory, executable, turns, reservations, usual: self.usual, fault: self.fault })
+        let scheduler = self.scheduler.map(|path| PathBuf::from(OsString::from_vec(path)));
+        Ok(Setup { directory, executable, turns, reservations, usual: self.usual, scheduler, fault: self.fault })
     }
 }
 

@@ -32,6 +32,7 @@ mod failure;
 mod fault;
 mod front_ends;
 mod handover;
+mod in_kernel;
 mod keeper;
 mod kernel_kept;
 mod message;

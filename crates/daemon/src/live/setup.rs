@@ -28,6 +28,8 @@ pub struct Setup {
     pub reservations: Option<AdmissionPolicy>,
     /// What keeps a promise whose request names no mechanism.
     pub usual: KeptBy,
+    /// Program whose scheduler in the kernel dispatches the clients: `tactus-scx`. `None`: the agents dispatch them.
+    pub scheduler: Option<PathBuf>,
     /// Fault injection.
     pub fault: Option<Fault>,
 }

@@ -3,6 +3,7 @@
 mod changes;
 mod cpu_timers;
 mod gangs;
+mod in_kernel;
 mod parking;
 mod scene;
 mod siblings;

@@ -7,6 +7,7 @@
 //! Exit code 0: all checks passed. Exit code 1: a check failed. Exit code 2: invalid input. Exit code 77: this kernel has no
 //! sched_ext.
 
+mod core;
 mod load;
 mod scheduler;
 mod served;
@@ -34,6 +35,9 @@ struct Line {
     /// The command under test
     #[arg(long)]
     tactus_scx: PathBuf,
+    /// The command `tactus`, for the check of a core; without it, this check is left out
+    #[arg(long)]
+    tactus: Option<PathBuf>,
     /// Seconds for which each policy schedules the kernel; 0: none does
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -58,6 +62,7 @@ const CHECKS: &[Check] = &[
     ("a promise is kept beside hogs, and the hogs share the rest", promise),
     ("the kernel keeps promises of any length by itself", native),
     ("promises that threads share begin, change and end by orders", served::orders),
+    ("the kernel dispatches the promises of a core, and its agents do after a kill", core::promises),
     ("a promise that does not fit is refused, and the thread competes", refused),
     ("another scheduler is not displaced", taken),
     ("a thread runs only on the CPUs of its changing mask", masks),

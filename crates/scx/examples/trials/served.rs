@@ -58,7 +58,7 @@ impl Served {
                         missed += if delivered_ns < due_ns { count } else { 0 };
                     }
                 }
-                Report::Periods { .. } => {}
+                Report::Periods { .. } | Report::Done { .. } => {}
                 other => bail!("{other:?}"),
             }
         }

@@ -32,7 +32,10 @@ impl Reconciler {
         let mechanism = standing.and_then(|standing| standing.enforced.request());
         State {
             phase,
-            mechanism: mechanism.map(|request| terms::word(request.by).to_string()),
+            mechanism: mechanism.map(|request| match standing {
+                Some(standing) if standing.is_in_kernel => terms::IN_KERNEL.to_string(),
+                _ => terms::word(request.by).to_string(),
+            }),
             reason: refused.map(|why| why.reason.to_string()).or(waits),
             remedy: refused.map(|why| why.remedy.to_string()).filter(|remedy| !remedy.is_empty()),
         }

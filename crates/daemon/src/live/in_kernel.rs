@@ -1,0 +1,230 @@
+//! The thread of the core that has a scheduler in the kernel dispatch the clients: it starts `tactus-scx`, gives it the orders of
+//! the dispatcher, and notes its reports.
+//!
+//! The program is apart from the core because its parts in BPF have another licence. No promise depends on it: if it ends, or if
+//! the kernel removes its scheduler, the agents dispatch again. It ends with the core, whose end closes its input.
+
+use super::shared::{Shared, at_agent_priority};
+use crate::Explanation;
+use crate::dispatch::KernelPeriods;
+use crate::kernel::priority;
+use orders::{Order, Report};
+use sched::{Instant, Nanos};
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use sys::attributes::{self, Attributes};
+use sys::event::Waiting;
+use sys::process::Process;
+use sys::{Result, clock, thread};
+
+/// Name of the thread.
+pub(super) const NAME: &str = "tactus-kernel";
+/// Maximum time from a change of a promise to its order.
+const ORDERS: Nanos = Nanos::ms(10);
+/// Interval of checks for threads that have ended.
+const LOOK: Nanos = Nanos::ms(100);
+/// Maximum time until the scheduler is loaded.
+const LOADED: Nanos = Nanos::s(20);
+/// Time from a failed start to the next, and number of starts. After a replacement of the core, the kernel may not have removed the
+/// scheduler of the former program yet.
+const AGAIN: Nanos = Nanos::s(2);
+const STARTS: u32 = 3;
+/// Maximum time without progress while orders are outstanding. The agents dispatch again then.
+const PATIENCE: Nanos = Nanos::ms(100);
+/// Maximum time until the program ends with its input. It is killed then.
+const END: Nanos = Nanos::s(1);
+
+/// Turns the calling thread into this thread, with the priority of the keeper.
+pub(super) fn enter() -> Result<()> {
+    attributes::set(thread::current(), Attributes::raised(priority::SENTINEL))
+}
+
+/// Has the scheduler of `program` dispatch the clients, until it or the daemon ends.
+pub(super) fn serve(shared: &Shared<'_>, program: &Path) -> Result<()> {
+    for start in 1..=STARTS {
+        let served = serve_once(shared, program)?;
+        let call = at_agent_priority(|| shared.lock().end_in_kernel());
+        shared.call(&call);
+        let Err(Ended { reason, was_loaded }) = served else { return Ok(()) };
+        if was_loaded || start == STARTS {
+            let what = format!("no scheduler in the kernel dispatches the promises: {}", reason.trim_end());
+            shared.warn(Explanation::new(
+                what,
+                "the core dispatches them itself; `tactus doctor` shows what this kernel offers",
+            ));
+            return Ok(());
+        }
+        let again = clock::now().saturating_add(AGAIN);
+        while clock::now() < again && !shared.over.load(Ordering::Acquire) {
+            clock::sleep(ORDERS);
+        }
+    }
+    Ok(())
+}
+
+/// Why the scheduler has ended.
+struct Ended {
+    reason: String,
+    was_loaded: bool,
+}
+
+fn serve_once(shared: &Shared<'_>, program: &Path) -> Result<std::result::Result<(), Ended>> {
+    let never_loaded = |reason: String| Ok(Err(Ended { reason, was_loaded: false }));
+    let started = {
+        // No descriptor for another program can be inherited meanwhile.
+        let _starting = shared.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        Scheduler::start(program)
+    };
+    let mut scheduler = match started {
+        Ok(scheduler) => scheduler,
+        Err(error) => return never_loaded(format!("cannot run {}: {error}", program.display())),
+    };
+    let (begin, mut looked) = (clock::now(), Instant::ZERO);
+    while !shared.over.load(Ordering::Acquire) {
+        if let Err(reason) = scheduler.hear(|report| note(shared, report)) {
+            return Ok(Err(Ended { reason, was_loaded: scheduler.is_loaded }));
+        }
+        let now = clock::now();
+        if scheduler.is_loaded {
+            let looks = looked.saturating_add(LOOK) <= now;
+            looked = if looks { now } else { looked };
+            let (orders, call) = at_agent_priority(|| {
+                let mut dispatcher = shared.lock();
+                let ended = if looks { dispatcher.look_in_kernel() } else { sched::CpuSet::EMPTY };
+                let (orders, call) = dispatcher.kernel_orders();
+                (orders, ended.iter().chain(call.iter()).collect())
+            });
+            shared.call(&call);
+            if let Err(reason) = scheduler.order(&orders, now) {
+                return Ok(Err(Ended { reason, was_loaded: true }));
+            }
+        } else if begin.saturating_add(LOADED) < now {
+            return never_loaded(format!("it is not loaded after {LOADED}"));
+        }
+        scheduler.wait(now.saturating_add(ORDERS))?;
+    }
+    Ok(Ok(()))
+}
+
+/// Notes a report of the scheduler.
+fn note(shared: &Shared<'_>, report: Report) -> std::result::Result<(), String> {
+    match report {
+        Report::Ready => at_agent_priority(|| shared.lock().begin_in_kernel()),
+        Report::Periods { promise, due_ns, delivered_ns, throughout, count } => {
+            let (due, delivered) = (Nanos::ns(due_ns), Nanos::ns(delivered_ns));
+            let periods = KernelPeriods { promise, due, delivered, throughout, count };
+            at_agent_priority(|| shared.lock().note_in_kernel(periods));
+        }
+        // The thread may have ended meanwhile.
+        Report::Refused { order: Order::Join { tid, .. } | Order::Leave { tid }, .. }
+            if thread::status(tid).is_err() => {}
+        Report::Refused { order, reason } => return Err(format!("it refuses an order ({order:?}): {reason}")),
+        Report::Ended { reason } => return Err(reason),
+        Report::Done { .. } => {}
+    }
+    Ok(())
+}
+
+/// A running `tactus-scx`.
+struct Scheduler {
+    child: Child,
+    /// Its input and its output.
+    stream: UnixStream,
+    waiting: Waiting,
+    /// Orders that are not written yet, and the beginning of a report.
+    unwritten: Vec<u8>,
+    unread: Vec<u8>,
+    /// Number of orders given and carried out.
+    given: u64,
+    done: u64,
+    /// Instant since which orders are outstanding.
+    since: Instant,
+    is_loaded: bool,
+}
+
+impl Scheduler {
+    fn start(program: &Path) -> std::io::Result<Scheduler> {
+        let (stream, theirs) = UnixStream::pair()?;
+        stream.set_nonblocking(true)?;
+        let waiting = Waiting::new().and_then(|waiting| waiting.add(&stream, 0).map(|()| waiting));
+        let waiting = waiting.map_err(|error| std::io::Error::other(error.to_string()))?;
+        let mut command = Command::new(program);
+        let (input, output) = (OwnedFd::from(theirs.try_clone()?), OwnedFd::from(theirs));
+        command.arg("--serve").current_dir("/").stdin(input).stdout(output).stderr(Stdio::null());
+        let (child, since) = (command.spawn()?, Instant::ZERO);
+        let (unwritten, unread) = (Vec::new(), Vec::new());
+        Ok(Scheduler { child, stream, waiting, unwritten, unread, given: 0, done: 0, since, is_loaded: false })
+    }
+
+    /// Waits for reports until `end`.
+    fn wait(&self, end: Instant) -> Result<()> {
+        self.waiting.next(end).map(drop)
+    }
+
+    /// Gives orders.
+    ///
+    /// # Errors
+    /// The program does not carry them out. A promise that it does not know yet is kept by no agent.
+    fn order(&mut self, orders: &[Order], now: Instant) -> std::result::Result<(), String> {
+        if self.given == self.done {
+            self.since = now;
+        }
+        self.given += orders.len() as u64;
+        orders.iter().for_each(|order| self.unwritten.extend(orders::line(order).as_bytes()));
+        while !self.unwritten.is_empty() {
+            match self.stream.write(&self.unwritten) {
+                Ok(length) => drop(self.unwritten.drain(..length)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        if self.given != self.done && self.since.saturating_add(PATIENCE) < now {
+            return Err(format!("it has carried out no order for {PATIENCE}"));
+        }
+        Ok(())
+    }
+
+    /// Passes the reports that have come to `note`.
+    ///
+    /// # Errors
+    /// The reason why there are no more.
+    fn hear(&mut self, note: impl Fn(Report) -> std::result::Result<(), String>) -> std::result::Result<(), String> {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err("its program has ended".to_string()),
+                Ok(length) => self.unread.extend(&buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error.to_string()),
+            }
+            while let Some(end) = self.unread.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                match orders::read(&String::from_utf8_lossy(&line))? {
+                    Report::Done { orders } => (self.done, self.since) = (orders, clock::now()),
+                    report => {
+                        self.is_loaded |= report == Report::Ready;
+                        note(report)?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // The end of its input is the request to end.
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let has_ended = Process::open(self.child.id()).is_ok_and(|process| process.ends_within(END));
+        if !has_ended {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}

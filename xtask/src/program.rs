@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// A target of the workspace. In a guest, the path of the program is `/bin/` followed by the name of the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Program {
-    /// `--bin` or `--example`.
+    /// `--bin`, `--example` or `--bench`.
     kind: &'static str,
     pub(crate) name: &'static str,
     /// Feature without which the program lacks its main part.
@@ -36,6 +36,9 @@ pub(crate) const MICRO_VM: Program = Program { kind: "--example", name: "micro-v
 
 /// Fork-join work of a guest, for live experiments.
 pub(crate) const FORK_JOIN: Program = Program { kind: "--example", name: "fork-join", feature: None };
+
+/// The live part of the benchmarks, which compares mechanisms of promises.
+pub(crate) const PROMISES: Program = Program { kind: "--bench", name: "promises", feature: None };
 
 /// The feature of programs in BPF, which are compiled by clang.
 pub(crate) const BPF: &str = "scx/bpf";

@@ -31,6 +31,8 @@ char _license[] SEC("license") = "GPL";
 #define TURN_NS 2000000ULL
 /* Time until a thread that was in no queue is looked for again. */
 #define AGAIN_NS 50000ULL
+/* Maximum number of threads without a slice for which one dispatch looks for an idle CPU. */
+#define OTHERS_MOST 8
 
 struct cpu {
 	struct bpf_timer slice;
@@ -120,7 +122,10 @@ static bool bring_members(struct promise *promise)
 		if (thread && thread->is_counted && thread->on >= 0) {
 			/* A thread that runs on another CPU than that of its promise goes there. */
 			scx_bpf_kick_cpu(thread->on, SCX_KICK_PREEMPT);
-		} else if (thread && thread->is_counted && !thread->is_ready && is_ahead(p, promise)) {
+		} else if (thread && thread->is_counted && thread->is_ready) {
+			/* A thread that has waited past the end of its period has a later deadline now. */
+			move_to_ready(p, promise, READY + promise->cpu);
+		} else if (thread && thread->is_counted && is_ahead(p, promise)) {
 			thread->is_ready = move_to_ready(p, promise, FAIR) || move_to_ready(p, promise, HELD);
 			has_moved |= thread->is_ready;
 			is_under_way |= !thread->is_ready;
@@ -221,7 +226,7 @@ void BPF_PROG(edf_runnable, struct task_struct *p, u64 flags)
 	struct promise *promise = promise_of(thread);
 	u64 now = bpf_ktime_get_ns();
 
-	if (!promise || !thread)
+	if (!promise || !thread || thread->is_counted)
 		return;
 	begin_runnable(promise, thread, now);
 	if (is_reported(REPORT_THREADS))
@@ -235,9 +240,11 @@ void BPF_PROG(edf_quiescent, struct task_struct *p, u64 flags)
 	struct promise *promise = promise_of(thread);
 	u64 now = bpf_ktime_get_ns();
 
-	if (!promise || !thread)
+	if (thread)
+		thread->is_ready = false;
+	/* A thread whose nice value or mask changes leaves the queues and comes back. It has not slept. */
+	if (!promise || !thread || !(flags & SCX_DEQ_SLEEP))
 		return;
-	thread->is_ready = false;
 	count_blocked(promise, thread, now);
 	if (is_reported(REPORT_THREADS))
 		report(p, EVENT_SLEEP, -1, 0, now);
@@ -313,6 +320,9 @@ bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 	struct promise *promise = promise_of(thread_of(from));
 	u64 now = bpf_ktime_get_ns();
 
+	/* A yield to another thread, as of a vCPU that spins, gives up nothing. */
+	if (to)
+		return false;
 	if (promise) {
 		charge_until(promise, now);
 		bpf_spin_lock(&promise->lock);
@@ -430,6 +440,32 @@ static void move_depleted_back(s32 cpu)
 	}
 }
 
+/*
+ * Wakes an idle CPU for a thread without a slice. The CPU that was idle when the thread came, and was kicked for it, may run
+ * another thread, which came before it dispatched.
+ */
+static void wake_for_others(void)
+{
+	struct bpf_iter_scx_dsq it;
+	s32 idle = -1;
+	u32 at;
+
+	if (!bpf_iter_scx_dsq_new(&it, FAIR, 0)) {
+		bpf_for(at, 0, OTHERS_MOST) {
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+
+			if (!p)
+				break;
+			idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+			if (idle >= 0)
+				break;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+}
+
 /* `prev` goes on with a slice of its promise. It may have run without one until now. */
 static void go_ahead(struct task_struct *prev, struct thread *thread, struct promise *promise, s64 left, u64 now)
 {
@@ -462,9 +498,11 @@ void BPF_PROG(edf_dispatch, s32 cpu, struct task_struct *prev)
 	} else {
 		move_depleted_back(cpu);
 	}
-	if (scx_bpf_dsq_move_to_local(READY + cpu))
-		return;
-	scx_bpf_dsq_move_to_local(FAIR);
+	if (!scx_bpf_dsq_move_to_local(READY + cpu))
+		scx_bpf_dsq_move_to_local(FAIR);
+	/* Only an idle CPU is kicked for a thread without a slice. */
+	if (!prev)
+		wake_for_others();
 }
 
 #include "orders.h"

@@ -1,5 +1,6 @@
 //! The metrics of the service, in the text format of OpenMetrics.
 
+use crate::terms::IN_KERNEL;
 use api::{BOUNDS_NS, Host, Measured, Phase, Vm};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{
@@ -78,6 +79,7 @@ pub(crate) fn text(host: &Host, vms: &[Vm]) -> String {
         (Family::<OfVm, Gauge<f64, AtomicU64>>::default(), Family::<OfVm, Gauge<f64, AtomicU64>>::default());
     let (due, delivered) = (Family::<OfVm, Seconds>::default(), Family::<OfVm, Seconds>::default());
     let (judged, missed) = (Family::<OfVm, Counter>::default(), Family::<OfVm, Counter>::default());
+    let in_kernel = Family::<OfVm, Gauge>::default();
     let shortfalls = Family::<OfVm, Shortfalls>::default();
     let phases = Family::<InPhase, Gauge>::default();
     for vm in vms {
@@ -89,6 +91,7 @@ pub(crate) fn text(host: &Host, vms: &[Vm]) -> String {
         period.get_or_create(&of).set(seconds(promise.period_ns));
         due.get_or_create(&of).inc_by(seconds(vm.measured.due_ns));
         delivered.get_or_create(&of).inc_by(seconds(vm.measured.delivered_ns));
+        in_kernel.get_or_create(&of).set(i64::from(vm.state.mechanism.as_deref() == Some(IN_KERNEL)));
         judged.get_or_create(&of).inc_by(vm.measured.judged);
         missed.get_or_create(&of).inc_by(vm.measured.missed);
         *shortfalls.get_or_create(&of).0.lock().expect("no thread panics while it holds the lock") = vm.measured;
@@ -103,6 +106,7 @@ pub(crate) fn text(host: &Host, vms: &[Vm]) -> String {
         Unit::Seconds,
         delivered,
     );
+    registry.register("vm_in_kernel", "Whether a scheduler in the kernel dispatches the promise", in_kernel);
     registry.register("vm_periods_judged", "Periods in which the VM was runnable throughout", judged);
     registry.register("vm_periods_missed", "Judged periods in which the VM received less than was due", missed);
     let help = "CPU time that was missing at the end of each judged period";

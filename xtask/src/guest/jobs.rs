@@ -2,7 +2,7 @@
 
 use super::boot::{Ran, System, Time};
 use super::kernel::Kernel;
-use crate::program::{MICRO_VM, OPERATOR, Program, SHARES, STORM, TACTUS, TACTUS_SCX, TRIALS};
+use crate::program::{MICRO_VM, OPERATOR, PROMISES, Program, SHARES, STORM, TACTUS, TACTUS_SCX, TRIALS};
 use clap::Args;
 use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -216,6 +216,25 @@ pub(crate) const JOBS: &[Job] = &[
                 ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus", "--seconds", "0"]
                     .map(String::from);
             [program.as_slice(), &extent.words()].concat()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
+        name: "guest-scx-rivals",
+        title: "guest-scx-rivals: misses and cost of SCHED_DEADLINE, of the agents, and of a scheduler in the kernel",
+        programs: &[TACTUS, TACTUS_SCX, PROMISES],
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Executed,
+        cpus: 1,
+        tries: 1,
+        suite_rounds: None,
+        is_random: true,
+        limit: |extent| Duration::from_secs(120 + 120 * u64::from(extent.rounds)),
+        words: |extent| {
+            let rounds = extent.rounds.to_string();
+            let options = ["--tactus", "/bin/tactus", "--scheduler", "/bin/tactus-scx", "--rounds", &rounds];
+            ["/bin/promises"].into_iter().chain(options).map(String::from).collect()
         },
         judge: |_, _| Ok(()),
     },

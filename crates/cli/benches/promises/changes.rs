@@ -20,7 +20,7 @@ const PATIENCE: Nanos = Nanos::s(1);
 pub(crate) fn measure(count: usize) -> Result<Vec<Nanos>, String> {
     let others = hogs();
     let child = hog();
-    let setup = setup()?;
+    let setup = setup(None)?;
     let directory = setup.directory.clone();
     let measured = live::serve(&setup, |front| {
         let e = admit(front, Promise { period: PERIOD, slice: SLICES[0] }, Limit::Soft, child.pid())?;

@@ -21,7 +21,7 @@ const BUSY: Nanos = Nanos::us(300);
 /// Starts one process per promise, and promises. Returns what Tactus has spent in `length`.
 fn expense(promises: &[(Promise, Work)], length: Nanos) -> Result<Spent, String> {
     let _others = hogs();
-    live::serve(&setup()?, |front| {
+    live::serve(&setup(None)?, |front| {
         let mut children = Vec::new();
         for (promise, work) in promises {
             let child = Child::start(*work).map_err(|error| error.to_string())?;

@@ -115,7 +115,7 @@ fn measure(beside: Option<Kind>) -> Result<Misses, String> {
             let _ = attributes::apply(thread::current(), Attributes::raised(99));
             record(switches, &over)
         });
-        let served = live::serve(&setup()?, |front| {
+        let served = live::serve(&setup(None)?, |front| {
             let e = admit(front, NEIGHBOUR, Limit::Hard, child.pid())?;
             clock::sleep(Nanos::ms(100));
             let first = front.promise(e).ok_or("nothing is promised")?.deadline;

@@ -8,6 +8,7 @@
 //! next slice. A period is therefore missed if the time delivered by its end is less than the slice minus the previous
 //! overrun. The CPU time of Tactus is measured with the usual soft limit: that of all its threads but the front end, per
 //! period, relative to two wake-ups of an empty loop beside the same hogs, one at the start and one at the end of a slice.
+//! With `--scheduler`, the path of `tactus-scx`, it compares SCHED_DEADLINE, the agents and a scheduler in the kernel instead.
 //! Two further lines compare a sleeping client, and 20 clients on one CPU, with this empty loop. `--crowd` is the number
 //! of pairs of runs with and without a client that has many threads or forks.
 
@@ -18,6 +19,8 @@ mod deadline;
 mod expense;
 mod floor;
 mod ours;
+mod received;
+mod rivals;
 mod watched;
 mod witness;
 
@@ -59,6 +62,8 @@ pub(crate) struct Sample {
     /// Deviation of the delivered reserved time, as measured by Tactus, from the promise. Unit: parts per million of
     /// the promise.
     pub(crate) share_ppm: f64,
+    /// CPU time per period that neither the process nor the hogs received. Unit: ns.
+    pub(crate) lost: f64,
 }
 
 /// CPU time of all threads of Tactus but the front end, per period.
@@ -112,6 +117,10 @@ fn main() {
         let at = arguments.iter().position(|argument| argument == name);
         at.and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(usual)
     };
+    let after = |name: &str| arguments.iter().position(|it| it == name).and_then(|at| arguments.get(at + 1));
+    if let Some(scheduler) = after("--scheduler") {
+        return rivals::compare(std::path::Path::new(scheduler), number("--rounds", 10));
+    }
     let runs = number("--runs", 5);
     let seconds = number("--long-seconds", 120);
     let count = number("--changes", 1_000);
@@ -159,11 +168,11 @@ fn compare(promise: Promise, runs: usize) {
     let (mut theirs, mut ours, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
         match deadline::measure(promise, LENGTH) {
-            Ok(tally) => theirs.push(tally.missed_percent()),
+            Ok((tally, _)) => theirs.push(tally.missed_percent()),
             Err(error) => println!("  SCHED_DEADLINE: {error}"),
         }
-        let hard = ours::measure(promise, Limit::Hard, LENGTH);
-        let soft = ours::measure(promise, Limit::Soft, LENGTH);
+        let hard = ours::measure(promise, Limit::Hard, LENGTH, None);
+        let soft = ours::measure(promise, Limit::Soft, LENGTH, None);
         match (hard, soft) {
             // Delivered time and misses are those of the run with a hard limit. The cost of a turn is that of the run
             // with a soft limit.

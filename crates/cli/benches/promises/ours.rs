@@ -1,7 +1,8 @@
 //! Measures the dispatcher, set up as in `tactus run`.
 
 use crate::expense::Expense;
-use crate::watched::{judge, record, watch};
+use crate::received::Received;
+use crate::watched::{judge, judge_any_phase, record, watch};
 use crate::witness::Witness;
 use crate::{Cost, Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
@@ -10,22 +11,23 @@ use daemon::live::{self, AdmissionPolicy, Client, Setup};
 use daemon::processes::{Launcher, Work};
 use daemon::terms;
 use sched::{CpuSet, EntityId, Input, Instant, Limit, Nanos, Reservation};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::attributes::{self, Attributes};
 use sys::{clock, thread};
 use trace::Event;
 
-pub(crate) fn setup() -> Result<Setup, String> {
+/// Returns the parameters of a core. With a `scheduler`, the program `tactus-scx`, the kernel dispatches its promises.
+pub(crate) fn setup(scheduler: Option<&Path>) -> Result<Setup, String> {
     let policy = policies::ALL.iter().find(|policy| policy.name == terms::POLICY).expect("it is registered");
     let directory = Directory::usual().map_err(|reason| reason.to_string())?;
     Ok(Setup {
         directory,
-        executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")),
+        executable: executable(),
         turns: Some(AdmissionPolicy { policy, knobs: terms::knobs(policy) }),
         reservations: None,
         usual: KeptBy::Dispatcher(RaiseBy::Inheritance),
-        scheduler: None,
+        scheduler: scheduler.map(Path::to_path_buf),
         fault: None,
     })
 }
@@ -44,14 +46,41 @@ fn reserved(events: &[(Instant, Event)]) -> Nanos {
     ran.fold(Nanos::ZERO, |sum, time| sum + time)
 }
 
+/// Returns the program of the core and of the guardian: in a guest, it is at another place than at the build.
+pub(crate) fn executable() -> PathBuf {
+    let given = std::env::args().skip_while(|argument| argument != "--tactus").nth(1);
+    PathBuf::from(given.unwrap_or_else(|| env!("CARGO_BIN_EXE_tactus").to_string()))
+}
+
+/// Waits until the scheduler of the core is loaded. Beside a large promise, to load it would take long.
+fn await_scheduler() -> Result<(), String> {
+    let end = clock::now().saturating_add(LOADED);
+    let name = || std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+    while name().trim() != "tactus_edf" {
+        if clock::now() >= end {
+            return Err("no scheduler is loaded".to_string());
+        }
+        clock::sleep(Nanos::ms(20));
+    }
+    Ok(())
+}
+
+/// Maximum time until a scheduler in the kernel is loaded.
+const LOADED: Nanos = Nanos::s(60);
 /// Time after the admission that the result does not cover.
 pub(crate) const WARM_UP: Nanos = Nanos::s(1);
 /// Interval between reads of the journal, as in `tactus run`.
 const POLL: Nanos = Nanos::ms(100);
 
-pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<Sample, String> {
+pub(crate) fn measure(
+    promise: Promise,
+    limit: Limit,
+    length: Nanos,
+    scheduler: Option<&Path>,
+) -> Result<Sample, String> {
     let others = hogs();
     let child = hog();
+    let received = Received::by(others.iter().chain([&child]))?;
     let switches = watch(child.pid()).map_err(|error| error.to_string())?;
     let over = AtomicBool::new(false);
     let played = std::thread::scope(|scope| {
@@ -59,16 +88,23 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
             let _ = attributes::apply(thread::current(), Attributes::raised(1));
             record(switches, &over)
         });
-        let played = live::serve(&setup()?, |front| {
+        let played = live::serve(&setup(scheduler)?, |front| {
+            if scheduler.is_some() {
+                await_scheduler()?;
+            }
             let e = admit(front, promise, limit, child.pid())?;
             // The standby of the guardian starts meanwhile.
             clock::sleep(WARM_UP);
             let expense = Expense::of(front.pid());
-            let first = front.promise(e).ok_or("nothing is promised")?.deadline;
-            let begun = front.epoch().saturating_add(first.since(Instant::ZERO));
+            if scheduler.is_some() && !front.read_news().in_kernel.contains(&e) {
+                return Err(format!("the kernel does not dispatch the promise: {:?}", front.warnings()));
+            }
+            // The kernel does not report the phase of its periods.
+            let first = front.promise(e).map(|promise| promise.deadline);
+            let begun = first.map(|first| front.epoch().saturating_add(first.since(Instant::ZERO)));
             let mut events = Vec::new();
             front.read_journal(&mut events);
-            let (from, before) = (clock::now(), expense.read());
+            let (from, before, had) = (clock::now(), expense.read(), received.read()?);
             let end = from.saturating_add(length);
             let mut delivered = Nanos::ZERO;
             while clock::now() < end {
@@ -78,16 +114,21 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
                 }
                 delivered += reserved(&events);
             }
-            let (to, spent) = (clock::now(), expense.read() - &before);
+            let (to, spent, has) = (clock::now(), expense.read() - &before, received.read()?);
             let periods = to.since(from).as_ns() as f64 / promise.period.as_ns() as f64;
             let share_ppm = (delivered.as_ns() as f64 / (periods * promise.slice.as_ns() as f64) - 1.0) * 1e6;
-            Ok((begun, to, Cost::of(&spent, periods), share_ppm))
+            let lost = (to.since(from).as_ns() as f64 - (has - had).as_ns() as f64) / periods;
+            Ok((begun, (from, to), Cost::of(&spent, periods), share_ppm, lost))
         });
         clock::sleep(Nanos::ms(5));
         over.store(true, Ordering::Relaxed);
         let stretches = recorder.join().expect("a recorder does not panic")?;
-        let (begun, end, cost, share_ppm) = played.map_err(|failure| format!("{failure:?}"))??;
-        Ok(Sample { tally: judge(&stretches, promise, begun, end), cost, share_ppm })
+        let (begun, (from, end), cost, share_ppm, lost) = played.map_err(|failure| format!("{failure:?}"))??;
+        let tally = match begun {
+            Some(begun) => judge(&stretches, promise, begun, end),
+            None => judge_any_phase(&stretches, promise, from, end),
+        };
+        Ok(Sample { tally, cost, share_ppm, lost })
     });
     drop(others);
     played
@@ -140,9 +181,9 @@ struct Miss {
 /// Keeps all `promises`. Returns the number of periods and the missed periods of each promise.
 fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)>, String> {
     let mut others = hogs();
-    live::serve(&setup()?, |front| {
+    live::serve(&setup(None)?, |front| {
         // The processes run until the end of the measurement.
-        let launcher = Launcher::of(PathBuf::from(env!("CARGO_BIN_EXE_tactus")));
+        let launcher = Launcher::of(executable());
         let (mut children, mut entities) = (Vec::new(), Vec::new());
         for promise in promises {
             let mut process = launcher.work("promised", Work::Hog, length).map_err(|reason| reason.to_string())?;

@@ -1,0 +1,104 @@
+//! The comparison in a guest kernel with sched_ext, on one CPU: SCHED_DEADLINE, the agents of the core, and a scheduler in the kernel
+//! (`tactus-scx`) keep the same promises with a limit in turn, `rounds` times.
+//!
+//! One judge counts the missed periods of all three, from the kernel's records of context switches. The cost is the CPU time that
+//! neither the process nor the hogs received, without that of hogs alone.
+
+use crate::{Promise, cpu, deadline, hog, hogs, ours, received::Received};
+use sched::{Limit, Nanos};
+use std::path::Path;
+use sys::clock;
+
+const PROMISES: [Promise; 3] = [
+    Promise { period: Nanos::ms(10), slice: Nanos::ms(9) },
+    Promise { period: Nanos::ms(1), slice: Nanos::us(500) },
+    Promise { period: Nanos::us(200), slice: Nanos::us(100) },
+];
+/// Maximum number of times 200 ms to wait for a quiet CPU.
+const QUIET_TRIALS: usize = 150;
+/// Duration of each measurement.
+const LENGTH: Nanos = Nanos::s(1);
+
+/// Missed and all periods, and the cost in each round in us per period.
+#[derive(Default)]
+struct Results {
+    missed: u64,
+    periods: u64,
+    costs: Vec<f64>,
+}
+
+/// Compares the three, and prints a line for each promise and mechanism.
+pub(crate) fn compare(scheduler: &Path, rounds: usize) {
+    await_quiet();
+    println!("promises with a limit beside two hogs on CPU {}, {LENGTH} each, {rounds} interleaved rounds", cpu());
+    for promise in PROMISES {
+        let Promise { period, slice } = promise;
+        let mut all: [Results; 3] = Default::default();
+        for _ in 0..rounds {
+            let alone = alone(period);
+            let measured = [
+                deadline::measure(promise, LENGTH),
+                ours::measure(promise, Limit::Hard, LENGTH, None).map(|it| (it.tally, it.lost)),
+                ours::measure(promise, Limit::Hard, LENGTH, Some(scheduler)).map(|it| (it.tally, it.lost)),
+            ];
+            for (results, measured) in all.iter_mut().zip(measured) {
+                match measured {
+                    Ok((tally, lost)) => {
+                        results.missed += tally.missed;
+                        results.periods += tally.periods;
+                        results.costs.push((lost - alone) / 1e3);
+                    }
+                    Err(why) => println!("  not measured: {why}"),
+                }
+            }
+        }
+        for (name, results) in ["SCHED_DEADLINE", "agents", "kernel"].iter().zip(&all) {
+            let (mean, half) = interval(&results.costs);
+            let Results { missed, periods, .. } = results;
+            println!(
+                "  {slice} in {period}, {name}: {missed} of {periods} missed, {mean:.1} us per period (+- {half:.1})"
+            );
+        }
+        let [theirs, agents, kernel] = &all;
+        let is_cheap = 2.0 * interval(&kernel.costs).0 < interval(&agents.costs).0;
+        let is_kept = kernel.missed <= agents.missed.min(theirs.missed);
+        println!("  {slice} in {period}: misses {}, cost {}", met(is_kept), met(is_cheap));
+    }
+}
+
+/// Waits until a hog receives the whole CPU: a kernel that has just started may still test itself.
+fn await_quiet() {
+    let one = hog();
+    let received = Received::by([&one]).expect("it runs");
+    for _ in 0..QUIET_TRIALS {
+        let had = received.read().expect("it runs");
+        clock::sleep(Nanos::ms(200));
+        if received.read().expect("it runs").saturating_sub(had) >= Nanos::ms(190) {
+            return;
+        }
+    }
+    println!("  other threads use the CPU, too");
+}
+
+fn met(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "NOT met" }
+}
+
+/// Returns the mean, and half of the interval in which the true mean is with a probability of 95 %, by the normal distribution.
+fn interval(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(2) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (mean, 1.96 * (variance / count).sqrt())
+}
+
+/// Returns the CPU time per period that three hogs without a promise do not receive. Unit: ns.
+fn alone(period: Nanos) -> f64 {
+    let (others, one) = (hogs(), hog());
+    let received = Received::by(others.iter().chain([&one])).expect("they run");
+    let (begun, had) = (clock::now(), received.read().expect("they run"));
+    clock::sleep(LENGTH);
+    let (end, has) = (clock::now(), received.read().expect("they run"));
+    let all = end.since(begun).as_ns() as f64;
+    (all - (has - had).as_ns() as f64) * period.as_ns() as f64 / all
+}

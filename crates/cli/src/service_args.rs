@@ -40,6 +40,10 @@ pub(crate) struct Serve {
     /// Only observe: find VMs and report what they use, and change nothing
     #[arg(long, conflicts_with_all = ["core", "directory"])]
     pub(crate) observe: bool,
+    /// Have a scheduler in the kernel dispatch the promises, through sched_ext, while the kernel has it loaded
+    /// (docs/sched-ext.md)
+    #[arg(long, conflicts_with_all = ["core", "observe"])]
+    pub(crate) sched_ext: bool,
     /// Part of a CPU that each user other than root may promise to the user's own VMs; by default none
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=i64::from(QUOTA_MAX)))]
     pub(crate) user_quota: Option<u32>,

@@ -1,7 +1,9 @@
 //! The comparison in a guest kernel with sched_ext, on one CPU: SCHED_DEADLINE, the agents of the core, and a scheduler in the kernel
 //! (`tactus-scx`) keep the same promises with a limit in turn, `rounds` times.
 //!
-//! One judge counts the missed periods of all three, from the kernel's records of context switches. The cost is the CPU time that
+//! One judge counts the missed periods of all three, from the kernel's records of context switches. After a look at the first
+//! results, in which SCHED_DEADLINE missed nearly all periods by less than a microsecond, a period counts as missed if more than a
+//! hundredth of the slice is missing. The cost is the CPU time that
 //! neither the process nor the hogs received, without that of hogs alone.
 
 use crate::{Promise, cpu, deadline, hog, hogs, ours, received::Received};
@@ -24,6 +26,7 @@ const LENGTH: Nanos = Nanos::s(1);
 struct Results {
     missed: u64,
     periods: u64,
+    worst: Nanos,
     costs: Vec<f64>,
 }
 
@@ -44,7 +47,8 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) {
             for (results, measured) in all.iter_mut().zip(measured) {
                 match measured {
                     Ok((tally, lost)) => {
-                        results.missed += tally.missed;
+                        results.missed += tally.clearly;
+                        results.worst = results.worst.max(tally.worst);
                         results.periods += tally.periods;
                         results.costs.push((lost - alone) / 1e3);
                     }
@@ -54,9 +58,9 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) {
         }
         for (name, results) in ["SCHED_DEADLINE", "agents", "kernel"].iter().zip(&all) {
             let (mean, half) = interval(&results.costs);
-            let Results { missed, periods, .. } = results;
+            let Results { missed, periods, worst, .. } = results;
             println!(
-                "  {slice} in {period}, {name}: {missed} of {periods} missed, {mean:.1} us per period (+- {half:.1})"
+                "  {slice} in {period}, {name}: {missed} of {periods} missed, by {worst} at most; {mean:.1} us per period (+- {half:.1})"
             );
         }
         let [theirs, agents, kernel] = &all;

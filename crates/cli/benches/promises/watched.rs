@@ -14,6 +14,10 @@ const PHASES: u64 = 50;
 pub(crate) struct Tally {
     pub(crate) periods: u64,
     pub(crate) missed: u64,
+    /// Number of missed periods in which more than a hundredth of the slice was missing.
+    pub(crate) clearly: u64,
+    /// Maximum missing time.
+    pub(crate) worst: Nanos,
 }
 
 impl Tally {
@@ -68,7 +72,10 @@ pub(crate) fn judge(stretches: &Stretches, promise: Promise, begun: Instant, end
         }
         let due = promise.slice.saturating_sub(over);
         tally.periods += 1;
-        tally.missed += u64::from(delivered < due);
+        let missing = due.saturating_sub(delivered);
+        tally.missed += u64::from(!missing.is_zero());
+        tally.clearly += u64::from(missing > promise.slice.scale(1, 100));
+        tally.worst = tally.worst.max(missing);
         over = delivered.saturating_sub(due);
         from = to;
     }

@@ -41,6 +41,8 @@ enum Wish {
 #[derive(Clone, Debug)]
 struct Start {
     directory: Directory,
+    /// Whether a scheduler in the kernel dispatches the promises.
+    sched_ext: bool,
 }
 
 /// A running core.
@@ -51,12 +53,13 @@ struct Running {
 }
 
 impl OwnCore {
-    /// Takes over the core with its table in `directory`, or starts one.
+    /// Takes over the core with its table in `directory`, or starts one. `sched_ext`: a scheduler in the kernel dispatches the
+    /// promises of a core that is started.
     ///
     /// # Errors
     /// The program cannot be started.
-    pub(super) fn begin(directory: Directory) -> Result<OwnCore, Explanation> {
-        let start = Start { directory };
+    pub(super) fn begin(directory: Directory, sched_ext: bool) -> Result<OwnCore, Explanation> {
+        let start = Start { directory, sched_ext };
         let core = match start.found() {
             Some(core) => core,
             None => start.spawn()?,
@@ -95,6 +98,7 @@ impl Start {
         let mut command = Command::new(this_program());
         command.arg0("tactus").args(["core", "--listen"]).arg(self.directory.socket());
         command.arg("--directory").arg(self.directory.path());
+        command.args(self.sched_ext.then_some("--sched-ext"));
         // The service manager knows the service alone.
         for variable in service::manager::VARIABLES {
             command.env_remove(variable);

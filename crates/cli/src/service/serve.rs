@@ -28,7 +28,7 @@ pub(crate) fn serve(args: &Serve) -> Result<(), Failure> {
         None => {
             let directory = plan::directory(settings.directory.as_deref())?;
             let core = directory.socket();
-            (Some(core), Some(OwnCore::begin(directory).map_err(|reason| refused(&reason))?))
+            (Some(core), Some(OwnCore::begin(directory, settings.sched_ext).map_err(|reason| refused(&reason))?))
         }
     };
     let remote = service.remote().map_or(String::new(), |address| format!(" and {address}"));

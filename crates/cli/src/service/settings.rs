@@ -15,8 +15,19 @@ use toml::de::DeValue;
 /// The configuration file of a service of root, if the file exists.
 const USUAL: &str = "/etc/tactus/config.toml";
 /// Keys of the file: the long options of `tactus serve`.
-const KEYS: &[&str] =
-    &["certs", "core", "directory", "labels", "libvirt", "listen", "observe", "socket", "state", "user-quota"];
+const KEYS: &[&str] = &[
+    "certs",
+    "core",
+    "directory",
+    "labels",
+    "libvirt",
+    "listen",
+    "observe",
+    "sched-ext",
+    "socket",
+    "state",
+    "user-quota",
+];
 
 /// The parameters of the service. `None`: the default.
 #[derive(PartialEq, Eq, Debug, Default)]
@@ -29,6 +40,8 @@ pub(super) struct Settings {
     pub(super) listen: Option<SocketAddr>,
     /// Whether the service only observes. There is no core then.
     pub(super) observe: bool,
+    /// Whether a scheduler in the kernel dispatches the promises of a core of its own.
+    pub(super) sched_ext: bool,
     pub(super) socket: Option<PathBuf>,
     pub(super) state: Option<PathBuf>,
     pub(super) user_quota: Option<u32>,
@@ -65,14 +78,15 @@ impl Settings {
             findings.add(problem.at(second, "directory").at(first, "core").help("remove one of them"));
         }
         let listen = top.read("listen", address, &mut findings).value();
-        let observe =
-            top.read("observe", |value| form::switch("observe", value), &mut findings).value().unwrap_or(false);
+        let mut switch =
+            |key: &str| top.read(key, |value| form::switch(key, value), &mut findings).value().unwrap_or(false);
+        let (observe, sched_ext) = (switch("observe"), switch("sched-ext"));
         let quota = |value: &DeValue<'_>| form::integer_in("user-quota", value, 0..=QUOTA_MAX, ", in percent of a CPU");
         let user_quota = top.read("user-quota", quota, &mut findings).value();
         findings.finish()?;
         let paths = [certs, core, directory, labels, libvirt, socket, state].map(|it| it.map(|it| it.value));
         let [certs, core, directory, labels, libvirt, socket, state] = paths;
-        Ok(Settings { certs, core, directory, labels, libvirt, listen, observe, socket, state, user_quota })
+        Ok(Settings { certs, core, directory, labels, libvirt, listen, observe, sched_ext, socket, state, user_quota })
     }
 
     /// Returns these parameters, with those of the command line in their place.
@@ -87,6 +101,7 @@ impl Settings {
             libvirt: args.libvirt.clone().or(self.libvirt),
             listen: args.listen.or(self.listen),
             observe,
+            sched_ext: args.sched_ext || self.sched_ext,
             socket: args.socket.clone().or(self.socket),
             state: args.state.clone().or(self.state),
             user_quota: args.user_quota.or(self.user_quota),
@@ -149,6 +164,7 @@ mod tests {
             labels: None,
             libvirt: None,
             observe: false,
+            sched_ext: false,
             socket: some("/run/a.sock"),
             state: some("/a"),
             user_quota: Some(20),

@@ -18,7 +18,7 @@ fn main() {
     let folder = |name: &str| PathBuf::from(env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name}")));
     let (source, to) = (folder("CARGO_MANIFEST_DIR").join("bpf"), folder("OUT_DIR"));
     let compiler = compiler();
-    for program in ["bridge", "edf"] {
+    for program in ["bmq", "bridge", "edf", "fifo"] {
         let mut compile = Command::new(&compiler);
         compile.args(["--target=bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]);
         compile.arg("-I").arg(folder("DEP_BPF_INCLUDE"));

@@ -8,7 +8,7 @@ mod adaptive;
 mod admission;
 mod balance;
 mod bfs;
-mod bmq;
+pub mod bmq;
 mod bvt;
 mod canary;
 mod cfs;

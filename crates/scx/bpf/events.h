@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The events that a scheduler reports to its user side, and the reason of its end.
+ * The events that a scheduler reports to its user side.
  */
 #ifndef TACTUS_EVENTS_H
 #define TACTUS_EVENTS_H
 
 #include "kernel.h"
+#include "ending.h"
 #include "interface.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 8 * 1024 * 1024);
 } events SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct ending);
-} endings SEC(".maps");
 
 static u64 lost;
 
@@ -54,20 +48,6 @@ static void report_thread(struct task_struct *p, u32 kind, s32 parent, const str
 	it->policy = p->policy;
 	bpf_probe_read_kernel(it->mask, sizeof(it->mask), mask);
 	bpf_ringbuf_submit(it, BPF_RB_FORCE_WAKEUP);
-}
-
-/* Stores why the scheduler ends. */
-static void store_ending(struct scx_exit_info *info)
-{
-	u32 zero = 0;
-	struct ending *ending = bpf_map_lookup_elem(&endings, &zero);
-
-	if (!ending)
-		return;
-	ending->code = info->exit_code;
-	bpf_probe_read_kernel_str(ending->reason, sizeof(ending->reason), info->reason);
-	bpf_probe_read_kernel_str(ending->message, sizeof(ending->message), info->msg);
-	ending->kind = info->kind;
 }
 
 #endif

@@ -135,6 +135,18 @@ struct settings {
 	s32 own_tgid;
 };
 
+/* What the port of `bmq` has done on a CPU. */
+struct bmq_counts {
+	/* Number of switches to a thread. */
+	u64 switches;
+	/* Number of slices that were used up. */
+	u64 expired;
+	/* Number of threads pulled from other CPUs. */
+	u64 stolen;
+	/* Number of threads that ran for a slice because they had waited for too long. */
+	u64 rescued;
+};
+
 /* Why the bridge has ended. */
 struct ending {
 	s64 code;

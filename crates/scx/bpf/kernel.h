@@ -22,6 +22,7 @@ typedef __u32 __wsum;
 typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
+typedef __s8 s8;
 typedef __s32 s32;
 typedef __u64 u64;
 typedef __s64 s64;
@@ -52,18 +53,32 @@ typedef _Bool bool;
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 
+/* Scheduling policies of a task: include/uapi/linux/sched.h. */
+#define SCHED_BATCH 3
+#define SCHED_IDLE 5
+
 #define SCX_OPS_ENQ_LAST (1ULL << 1)
+/* Threads that exit are enqueued as others, not put into the local queue of their CPU. */
+#define SCX_OPS_ENQ_EXITING (1ULL << 2)
 #define SCX_SLICE_DFL 20000000ULL
 #define SCX_DSQ_LOCAL 0x8000000000000002ULL
 #define SCX_ENQ_WAKEUP 1ULL
 #define SCX_ENQ_PREEMPT (1ULL << 32)
 #define SCX_ENQ_LAST (1ULL << 41)
 #define SCX_DEQ_SLEEP 1ULL
+#define SCX_WAKE_SYNC 0x10ULL
+/* An iterator from the last thread to the first. */
+#define SCX_DSQ_ITER_REV (1ULL << 16)
 #define SCX_KICK_IDLE 1ULL
 #define SCX_KICK_PREEMPT 2ULL
 #define SCX_TASK_QUEUED 1
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* The value differs between versions of the kernel: use bpf_core_enum_value(). */
+enum scx_enq_flags {
+	SCX_ENQ_HEAD = 16,
+};
 
 struct cpumask {
 	unsigned long bits[1];
@@ -118,6 +133,7 @@ struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
+	void (*tick)(struct task_struct *p);
 	void (*runnable)(struct task_struct *p, u64 enq_flags);
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
@@ -157,6 +173,7 @@ struct bpf_iter_scx_dsq {
 } __attribute__((aligned(8)));
 
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 extern s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
@@ -173,6 +190,7 @@ extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __we
 extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 extern s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
+extern struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
 extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 extern u32 scx_bpf_nr_cpu_ids(void) __ksym;
 extern void scx_bpf_exit_bstr(s64 exit_code, char *fmt, unsigned long long *data, u32 data__sz) __ksym;

@@ -2,6 +2,7 @@
 
 use sched::id::CPUS_MAX;
 use sched::{CpuId, CpuSet, Instant, Nanos};
+use serde::Serialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const MASK_WORDS: usize = CPUS_MAX / 64;
@@ -219,6 +220,20 @@ pub struct Settings {
     pub manages_all: u32,
     /// The process of the user side.
     pub own_pid: u32,
+}
+
+/// What the port of `bmq` has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, FromBytes, Immutable, KnownLayout, Serialize)]
+#[repr(C)]
+pub struct BmqCounts {
+    /// Number of switches to a thread.
+    pub switches: u64,
+    /// Number of slices that were used up.
+    pub expired: u64,
+    /// Number of threads pulled from other CPUs.
+    pub stolen: u64,
+    /// Number of threads that ran for a slice because they had waited for too long.
+    pub rescued: u64,
 }
 
 /// Why the bridge has ended.

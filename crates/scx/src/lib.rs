@@ -3,6 +3,7 @@
 //!
 //! The programs in BPF need the feature `bpf`.
 
+pub mod bmq;
 pub mod bridge;
 pub mod interface;
 #[cfg(feature = "bpf")]

@@ -1,6 +1,8 @@
-//! [`NativeEdf`]: the policy `edf` in the kernel (`bpf/edf.bpf.c`), without decisions in user space.
+//! [`NativeEdf`] and [`NativeBmq`]: policies in the kernel (`bpf/edf.bpf.c`, `bpf/bmq.bpf.c`), without decisions in user
+//! space; and [`Fifo`], a reference for measurements.
 
-use crate::interface::{Ending, Event};
+use crate::bmq::Settings;
+use crate::interface::{BmqCounts, Ending, Event};
 use crate::scheduler::{Error, Scheduler, ZERO, refused};
 use libbpf_rs::{Map, MapCore, MapFlags, ProgramInput, ProgramMut};
 use orders::MEMBERS_MAX;
@@ -10,9 +12,11 @@ use std::os::fd::AsFd;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The programs, compiled by the build script.
-static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/edf.bpf.o"));
+static EDF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/edf.bpf.o"));
+static BMQ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bmq.bpf.o"));
+static FIFO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fifo.bpf.o"));
 
-/// The knobs of the Rust policy whose rules the program has.
+/// The knobs of the Rust policy `edf` whose rules the program has.
 pub const KNOBS: [(&str, &str); 2] = [("placement", "partitioned"), ("rest", "renew")];
 /// Maximum length of a period: products of two times must have 64 bits. Unit: ns.
 pub const PERIOD_MAX_NS: u64 = 0xffff_ffff;
@@ -137,7 +141,7 @@ impl NativeEdf {
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
     pub fn load(reported: Reported) -> Result<NativeEdf, Error> {
-        let scheduler = Scheduler::load(PROGRAMS, "edf", |set| {
+        let scheduler = Scheduler::load(EDF, "edf", |set| {
             set("reported", &ZERO, &u32::from(reported == Reported::Periods).to_ne_bytes())
         })?;
         Ok(NativeEdf { apply: scheduler.program("edf_apply"), promises: scheduler.map("promises"), scheduler })
@@ -228,5 +232,63 @@ impl NativeEdf {
     /// The kernel refuses.
     pub fn ending(&self) -> Result<Option<Ending>, Error> {
         self.scheduler.ending()
+    }
+}
+
+/// The policy `bmq`, for all threads of the kernel. It ends when this value is dropped or when the process ends.
+#[derive(Debug)]
+pub struct NativeBmq(Scheduler);
+
+impl NativeBmq {
+    /// Loads the scheduler and begins.
+    ///
+    /// # Errors
+    /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
+    pub fn load(settings: &Settings) -> Result<NativeBmq, Error> {
+        Ok(NativeBmq(Scheduler::load(BMQ, "bmq", |set| set(".data.settings", &ZERO, settings.as_bytes()))?))
+    }
+
+    /// Returns what the scheduler has done on the first `cpus` CPUs.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn counts(&self, cpus: u32) -> Result<BmqCounts, Error> {
+        let (map, mut sum) = (self.0.map("cpus"), BmqCounts::default());
+        for cpu in 0..cpus {
+            let bytes = map.lookup(&cpu.to_ne_bytes(), MapFlags::ANY).map_err(refused("read the counts"))?;
+            let Some((of_cpu, _)) = bytes
+                .and_then(|bytes| BmqCounts::read_from_prefix(&bytes).ok().map(|(counts, rest)| (counts, rest.len())))
+            else {
+                break;
+            };
+            sum.switches += of_cpu.switches;
+            sum.expired += of_cpu.expired;
+            sum.stolen += of_cpu.stolen;
+            sum.rescued += of_cpu.rescued;
+        }
+        Ok(sum)
+    }
+
+    /// Returns why the scheduler has ended; `None`: it has not.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn ending(&self) -> Result<Option<Ending>, Error> {
+        self.0.ending()
+    }
+}
+
+/// First come, first served, for all threads of the kernel: a reference for measurements, and no policy of Tactus. It ends
+/// when this value is dropped.
+#[derive(Debug)]
+pub struct Fifo(#[expect(dead_code, reason = "it ends the scheduler when it is dropped")] Scheduler);
+
+impl Fifo {
+    /// Loads the scheduler and begins.
+    ///
+    /// # Errors
+    /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
+    pub fn load() -> Result<Fifo, Error> {
+        Ok(Fifo(Scheduler::load(FIFO, "fifo", |_| Ok(()))?))
     }
 }

@@ -19,8 +19,9 @@ pub(crate) struct Options {
     /// Promise a slice in every period to a thread, as in 1234=2ms/10ms, or 1234=2ms/10ms,hard for no more (several: repeat it)
     #[arg(long, value_name = "TID=SLICE/PERIOD[,hard]")]
     pub(crate) promise: Vec<String>,
-    /// Keep the promises in the kernel itself, by a port of the policy edf to BPF, without decisions in user space
-    #[arg(long, requires = "promise", conflicts_with_all = ["pid", "knob"])]
+    /// Schedule in the kernel itself, by a port of the policy to BPF, without decisions in user space: edf keeps promises, and
+    /// bmq schedules all threads
+    #[arg(long, conflicts_with = "pid")]
     pub(crate) native: bool,
     /// Keep promises in the kernel for the service of Tactus: carry out orders from standard input, and report to standard output
     #[arg(long, conflicts_with_all = ["policy", "native", "pid", "knob", "promise", "length", "json"])]

@@ -75,7 +75,8 @@ pub(crate) fn refused(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Er
 pub(crate) struct Scheduler {
     object: &'static Object,
     endings: Map<'static>,
-    ring: RingBuffer<'static>,
+    /// `None`: the scheduler reports no events.
+    ring: Option<RingBuffer<'static>>,
     waiting: Waiting,
     events: Rc<RefCell<Vec<Event>>>,
     _link: Link,
@@ -114,11 +115,15 @@ impl Scheduler {
         let object: &'static Object = object;
         let events = Rc::new(RefCell::new(Vec::new()));
         let waiting = Waiting::new()?;
-        waiting.add(map_of(object, "events").as_fd(), 0)?;
+        let reported = object.maps().find(|map| map.name() == "events");
+        if let Some(reported) = &reported {
+            waiting.add(reported.as_fd(), 0)?;
+        }
+        let ring = reported.map(|reported| ring(&reported, Rc::clone(&events))).transpose();
         Ok(Scheduler {
             object,
             endings: map_of(object, "endings"),
-            ring: ring(object, Rc::clone(&events)).map_err(refused("open the events"))?,
+            ring: ring.map_err(refused("open the events"))?,
             waiting,
             events,
             _link: link,
@@ -155,7 +160,9 @@ impl Scheduler {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn read(&self, to: &mut Vec<Event>) -> Result<(), Error> {
-        self.ring.consume().map_err(refused("read the events"))?;
+        if let Some(ring) = &self.ring {
+            ring.consume().map_err(refused("read the events"))?;
+        }
         to.append(&mut self.events.borrow_mut());
         Ok(())
     }
@@ -176,10 +183,9 @@ fn map_of<'obj>(object: &'obj Object, name: &str) -> Map<'obj> {
 }
 
 /// Returns the reader of the events, which appends them to `to`.
-fn ring(object: &'static Object, to: Rc<RefCell<Vec<Event>>>) -> libbpf_rs::Result<RingBuffer<'static>> {
-    let events = map_of(object, "events");
+fn ring(events: &Map<'static>, to: Rc<RefCell<Vec<Event>>>) -> libbpf_rs::Result<RingBuffer<'static>> {
     let mut builder = RingBufferBuilder::new();
-    builder.add(&events, move |bytes| {
+    builder.add(events, move |bytes| {
         to.borrow_mut().extend(Event::from_bytes(bytes));
         0
     })?;

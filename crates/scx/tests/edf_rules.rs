@@ -4,55 +4,24 @@
 //! The rules are compiled as an ordinary program (`edf_rules.c`), which needs a C compiler. Without one, the test prints
 //! `SKIPPED`.
 
+mod port;
+
 use fuzz::Dice;
+use port::Port;
 use sched::{
     Action, Alarm, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, Params, Reservation, State, Topology, Wake,
 };
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Number of seeds, and of steps of each.
 const SEEDS: u64 = 40;
 const STEPS: u32 = 500;
 
-/// The rules in C.
-struct Port {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-    /// All operations, for the message of a failure.
-    log: String,
-}
-
-impl Port {
-    fn start(program: &Path) -> Port {
-        let mut command = Command::new(program);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program runs");
-        let (to, from) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
-        Port { child, to, from: BufReader::new(from), log: String::new() }
-    }
-
-    /// Applies an operation. Returns the deadline, the remaining slice, and whether the thread is ahead of others.
-    fn apply(&mut self, operation: &str) -> (u64, i64, bool) {
-        writeln!(self.log, "{operation}").expect("a string grows");
-        writeln!(self.to, "{operation}").expect("the program reads");
-        let mut line = String::new();
-        self.from.read_line(&mut line).expect("the program writes");
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [deadline, balance, ahead] = words[..] else { panic!("{line:?} after\n{}", self.log) };
-        (deadline.parse().unwrap(), balance.parse().unwrap(), ahead == "1")
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        // It has usually ended with its input.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Applies an operation. Returns the deadline, the remaining slice, and whether the thread is ahead of others.
+fn apply(port: &mut Port, operation: &str) -> (u64, i64, bool) {
+    let [deadline, balance, ahead] = port.apply(operation);
+    (deadline.parse().unwrap(), balance.parse().unwrap(), ahead == "1")
 }
 
 /// A machine with a thread that has a reservation and a hog, and the rules in C beside it.
@@ -73,9 +42,9 @@ impl Pair {
         let thread = machine.attach(now, params).expect("it fits");
         let hog = machine.attach(now, Params::default()).expect("it has no reservation");
         machine.input(now, Input::Wake { entity: hog, why: Wake::Interrupt });
-        let mut port = Port::start(program);
+        let mut port = Port::start(program, &[]);
         let (slice, period) = (reservation.slice.as_ns(), reservation.period.as_ns());
-        port.apply(&format!("open {slice} {period} {}", now.as_ns()));
+        apply(&mut port, &format!("open {slice} {period} {}", now.as_ns()));
         let mut pair = Pair { machine, thread, alarms: BTreeMap::new(), now, charged: Nanos::ZERO, port };
         pair.settle();
         pair
@@ -94,7 +63,7 @@ impl Pair {
         let ran = charged.saturating_sub(self.charged);
         self.charged = charged;
         if !ran.is_zero() {
-            self.port.apply(&format!("charge {} 0", ran.as_ns()));
+            apply(&mut self.port, &format!("charge {} 0", ran.as_ns()));
         }
     }
 
@@ -102,7 +71,7 @@ impl Pair {
     fn input(&mut self, input: Input, operation: &str) {
         self.machine.input(self.now, input);
         self.charge();
-        self.port.apply(operation);
+        apply(&mut self.port, operation);
     }
 
     /// Lets the machine decide. A thread that stops without an input is judged by the port as well.
@@ -117,7 +86,7 @@ impl Pair {
             }
         }
         if self.cpu().is_none() {
-            self.port.apply("stop 0 0");
+            apply(&mut self.port, "stop 0 0");
         }
     }
 
@@ -129,7 +98,7 @@ impl Pair {
             self.machine.input(self.now, Input::Expire { cpu });
             self.charge();
             if is_thread {
-                self.port.apply("stop 0 0");
+                apply(&mut self.port, "stop 0 0");
             }
         }
         let due: Vec<Alarm> = self.alarms.iter().filter(|(_, at)| **at <= self.now).map(|(alarm, _)| *alarm).collect();
@@ -160,7 +129,7 @@ impl Pair {
         let params = Params { reservation: Some(Reservation::new(slice, period)), ..*self.machine.params(self.thread) };
         self.machine.adjust(self.now, self.thread, params).expect("it fits");
         self.charge();
-        self.port.apply(&format!("change {} {} {}", slice.as_ns(), period.as_ns(), self.now.as_ns()));
+        apply(&mut self.port, &format!("change {} {} {}", slice.as_ns(), period.as_ns(), self.now.as_ns()));
     }
 
     /// Returns the next instant at which something is due.
@@ -172,7 +141,7 @@ impl Pair {
     fn check(&mut self, seed: u64) {
         let promise = self.machine.promise(self.thread).expect("it has a reservation");
         // An operation without an effect.
-        let (deadline, balance, ahead) = self.port.apply("charge 0 0");
+        let (deadline, balance, ahead) = apply(&mut self.port, "charge 0 0");
         let of_port = (deadline, balance);
         let log = &self.port.log;
         assert_eq!(of_port, (promise.deadline.as_ns(), promise.remaining), "seed {seed}, at {}:\n{log}", self.now);
@@ -189,21 +158,10 @@ fn knobs() -> Knobs {
     input::knobs::apply_knobs(edf, &settings).unwrap()
 }
 
-/// Compiles the rules. `None`: there is no C compiler.
-fn compiled(folder: &Path) -> Option<std::path::PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/edf_rules.c");
-    let program = folder.join("edf-rules");
-    let mut compile = Command::new("cc");
-    compile.args(["-O1", "-Wall", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]);
-    let status = compile.arg(source).arg("-o").arg(&program).status().ok()?;
-    assert!(status.success(), "{compile:?} failed");
-    Some(program)
-}
-
 #[test]
 fn the_rules_of_the_port_are_those_of_the_policy() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compiled(folder.path()) else {
+    let Some(program) = port::compiled(folder.path(), "edf_rules") else {
         eprintln!("SKIPPED: there is no C compiler (cc)");
         return;
     };

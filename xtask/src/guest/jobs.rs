@@ -220,6 +220,28 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
     Job {
+        name: "guest-scx-bmq",
+        title: "guest-scx-bmq: the port of bmq beside EEVDF and FIFO on one CPU: latency, and time for messages",
+        programs: &[TACTUS_SCX, TRIALS],
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Executed,
+        cpus: 1,
+        tries: 1,
+        suite_rounds: None,
+        is_random: false,
+        limit: |_| Duration::from_secs(900),
+        words: |_| {
+            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx"];
+            [&program[..], &["--only", "the port of bmq", "--compare", "10"]]
+                .concat()
+                .into_iter()
+                .map(String::from)
+                .collect()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
         name: "guest-scx-rivals",
         title: "guest-scx-rivals: misses and cost of SCHED_DEADLINE, of the agents, and of a scheduler in the kernel",
         programs: &[TACTUS, TACTUS_SCX, PROMISES],

@@ -72,8 +72,11 @@
 //! §2.3.
 
 mod rule;
+mod tables;
 #[cfg(test)]
 mod tests;
+
+pub use tables::{BOOST_MAX, Tables, YieldEffect};
 
 use crate::project_c::{self, Engine, Rule};
 use rule::Bmq;

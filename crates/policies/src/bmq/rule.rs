@@ -15,6 +15,15 @@ enum Version {
     V612,
 }
 
+/// The effect of a sleep on the boost: a sleep that is longer than `above` improves it by its length in units of 2^`shift`
+/// ns, at most by `most`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sleep {
+    pub(super) above: Nanos,
+    pub(super) shift: u32,
+    pub(super) most: Boost,
+}
+
 /// The settings of BMQ.
 #[derive(Debug)]
 pub(super) struct Bmq {
@@ -59,7 +68,7 @@ impl Bmq {
     }
 
     /// Returns the best boost that a task of `kind` can reach; `None`: its boost never improves.
-    fn best_of(&self, kind: Kind) -> Option<Boost> {
+    pub(super) fn best_of(&self, kind: Kind) -> Option<Boost> {
         match kind {
             Kind::Normal => Some(self.best.max(-self.reach())),
             Kind::Batch => Some(0),
@@ -68,15 +77,38 @@ impl Bmq {
         }
     }
 
-    /// Returns the length below which a run counts as short.
-    pub(super) fn threshold(&self, boost: Boost) -> Nanos {
+    /// Returns the length below which a run counts as short and improves the boost. From 6.12 on, all runs do.
+    pub(super) fn short_run(&self, boost: Boost) -> Nanos {
+        if self.version == Version::V612 {
+            return Nanos::ns(u64::MAX);
+        }
         let shift = if self.is_6() { (14 - boost) / 2 } else { 8 - boost };
         Nanos::ns(self.slice.as_ns() >> shift)
     }
 
+    /// Returns the length above which a run worsens the boost: in 6.6 only.
+    pub(super) fn long_run(&self) -> Nanos {
+        if self.version == Version::V66 { self.slice } else { Nanos::ns(u64::MAX) }
+    }
+
+    /// Returns the effect of a sleep.
+    pub(super) fn sleep(&self) -> Sleep {
+        if self.version != Version::V612 {
+            return Sleep { above: self.slice, shift: 0, most: 1 };
+        }
+        // The code shifts a boolean in this version, and 1 >> 22 is zero.
+        let most = if self.sleep_is_bool { 0 } else { 2 * self.reach() };
+        Sleep { above: Nanos::ZERO, shift: 22, most }
+    }
+
+    /// Returns whether the best boost of its kind also applies to a task whose boost is better: from 6.12 on.
+    pub(super) fn clamps(&self) -> bool {
+        self.version == Version::V612
+    }
+
     fn raise(&self, task: &mut Task<Boost>, steps: Boost) {
         let Some(best) = self.best_of(task.kind) else { return };
-        if self.version == Version::V612 {
+        if self.clamps() {
             task.state = (task.state - steps).max(best);
         } else if task.state > best {
             task.state -= steps;
@@ -134,25 +166,18 @@ impl Rule for Bmq {
     }
 
     fn blocks(&self, task: &mut Task<Boost>, run: Nanos) {
-        if self.version == Version::V612 || run < self.threshold(task.state) {
+        if run < self.short_run(task.state) {
             self.raise(task, 1);
-        } else if self.version == Version::V66 && run > self.slice && !task.kind.is_real_time() {
+        } else if run > self.long_run() && !task.kind.is_real_time() {
             self.lower(task);
         }
     }
 
     fn wakes(&self, task: &mut Task<Boost>, slept: Nanos) {
-        if self.version != Version::V612 {
-            if slept > self.slice {
-                self.raise(task, 1);
-            }
-            return;
-        }
-        // The code shifts a boolean in this version, and 1 >> 22 is zero.
-        let slept = if self.sleep_is_bool { u64::from(!slept.is_zero()) } else { slept.as_ns() };
-        let most = u64::from(2 * self.reach().unsigned_abs());
-        if slept > 0 {
-            self.raise(task, Boost::try_from((slept >> 22).min(most)).expect("it is small"));
+        let Sleep { above, shift, most } = self.sleep();
+        if slept > above {
+            let steps = (slept.as_ns() >> shift).min(u64::from(most.unsigned_abs()));
+            self.raise(task, Boost::try_from(steps).expect("it is small"));
         }
     }
 

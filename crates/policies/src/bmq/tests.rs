@@ -64,12 +64,12 @@ fn the_thresholds_of_a_short_run() {
     let old = rule("5.13");
     let expected = [(-7, 128), (-4, 1_024), (-1, 8_192), (0, 16_384), (1, 32_768), (4, 262_144), (7, 2_097_152)];
     for (boost, ns) in expected {
-        assert_eq!(old.threshold(boost), Nanos::ns(ns));
+        assert_eq!(old.short_run(boost), Nanos::ns(ns));
     }
     // The threshold is 2^22 ns >> ⌊(14 − b)/2⌋.
     let new = rule("6.6");
     for (boost, ns) in [(-12, 512), (-1, 32_768), (0, 32_768), (1, 65_536), (12, 2_097_152)] {
-        assert_eq!(new.threshold(boost), Nanos::ns(ns));
+        assert_eq!(new.short_run(boost), Nanos::ns(ns));
     }
 }
 

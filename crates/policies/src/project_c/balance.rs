@@ -6,7 +6,7 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Topology};
 
 /// Maximum number of entities in one queue that a CPU examines before it idles. Source: SCHED_RQ_NR_MIGRATION,
 /// alt_core.c.
-const STEAL_MOST: usize = 32;
+pub(crate) const STEAL_MOST: usize = 32;
 
 /// Returns the CPUs of the machine in rings around `cpu`: the CPU itself, its core, its cache, all CPUs.
 fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {

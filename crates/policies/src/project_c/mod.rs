@@ -13,6 +13,7 @@ mod task;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use balance::STEAL_MOST;
 pub(crate) use queues::{Layout, Level};
 pub(crate) use rule::{Expired, Rule, Yielder};
 pub(crate) use task::{Kind, Task};
@@ -76,13 +77,23 @@ pub(crate) fn has_real_time(load: &LoadBounds<'_>) -> bool {
 }
 
 /// The minimum time for which a timer is set. Source: hrtick_start, alt_core.c.
-const TIMER_LEAST: Nanos = Nanos::us(10);
+pub(crate) const TIMER_LEAST: Nanos = Nanos::us(10);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Yields {
+pub(crate) enum Yields {
     GiveUp,
     Ignored,
     Skip,
+}
+
+impl Yields {
+    pub(crate) fn of(knobs: &Knobs) -> Yields {
+        match knobs.word(YIELD.name) {
+            "ignored" => Yields::Ignored,
+            "skip" => Yields::Skip,
+            _ => Yields::GiveUp,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -122,14 +133,9 @@ pub(crate) struct Engine<R: Rule> {
 
 impl<R: Rule> Engine<R> {
     pub(crate) fn new(rule: R, host: &Topology, knobs: &Knobs) -> Engine<R> {
-        let yields = match knobs.word(YIELD.name) {
-            "ignored" => Yields::Ignored,
-            "skip" => Yields::Skip,
-            _ => Yields::GiveUp,
-        };
         Engine {
             settings: Settings {
-                yields,
+                yields: Yields::of(knobs),
                 one_better: knobs.on(ONE_BETTER.name),
                 tick: knobs.time(TICK.name),
                 deadline_is_fifo: knobs.on(DEADLINE_IS_FIFO.name),

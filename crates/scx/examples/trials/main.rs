@@ -7,8 +7,10 @@
 //! Exit code 0: all checks passed. Exit code 1: a check failed. Exit code 2: invalid input. Exit code 77: this kernel has no
 //! sched_ext.
 
+mod bmq;
 mod core;
 mod load;
+mod messaging;
 mod scheduler;
 mod served;
 
@@ -47,6 +49,9 @@ struct Line {
     /// Number of the first round, to skip the rounds before it
     #[arg(long, default_value_t = 1)]
     first: u32,
+    /// Rounds of the comparison of schedulers, and of other checks that take minutes; 0: none
+    #[arg(long, default_value_t = 0)]
+    compare: u32,
     /// Run only the checks whose name contains this
     #[arg(long, default_value = "")]
     only: String,
@@ -65,6 +70,10 @@ const CHECKS: &[Check] = &[
     ("the kernel dispatches the promises of a core, and its agents do after a kill", core::promises),
     ("a promise that does not fit is refused, and the thread competes", refused),
     ("another scheduler is not displaced", taken),
+    ("the port of bmq schedules the kernel", bmq::schedules),
+    ("the port of bmq lets no thread wait for long enough that the kernel removes it", bmq::rescue),
+    ("the port of bmq schedules the kernel with all its knobs", bmq::variants),
+    ("the port of bmq is compared with EEVDF and FIFO", bmq::compare),
     ("a thread runs only on the CPUs of its changing mask", masks),
     ("10,000 short-lived threads come and go", short_lived),
     ("the kernel schedules by itself after the user side is killed or stopped", storm),
@@ -220,32 +229,43 @@ fn taken(line: &Line) -> Result<()> {
 fn masks(line: &Line) -> Result<()> {
     let scheduler = Scheduler::start(line, &["--policy", "cfs"])?;
     let load = Load::start()?;
+    ensure_masks(200)?;
+    load.end()?;
+    scheduler.end()?;
+    Ok(())
+}
+
+/// Changes the mask of a hog again and again, and checks the CPU on which it runs.
+fn ensure_masks(rounds: usize) -> Result<()> {
     let hog = &hogs(1)?[0].0;
     let cpus = sys::cpus::online()?.len();
-    for round in 0..200 {
+    for round in 0..rounds {
         let cpu = CpuId::new(round % cpus);
         affinity::set(hog.pid(), &CpuSet::one(cpu))?;
         clock::sleep(Nanos::ms(5));
         let status = thread::status(hog.pid())?;
         ensure!(status.cpu == cpu.index(), "round {round}: it is on CPU {}, and may only use {cpu}", status.cpu);
     }
-    load.end()?;
-    scheduler.end()?;
     Ok(())
 }
 
 fn short_lived(line: &Line) -> Result<()> {
     let scheduler = Scheduler::start(line, &["--policy", "eevdf"])?;
     let hogs = hogs(1)?;
-    for _ in 0..500 {
-        let threads: Vec<_> = (0..20).map(|_| std::thread::spawn(|| {})).collect();
-        threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
-    }
+    come_and_go(500);
     drop(hogs);
     let summary = scheduler.end()?;
     println!("  {summary}");
     ensure!(summary["events"].as_u64().is_some_and(|events| events >= 40_000), "too few events: {summary}");
     Ok(())
+}
+
+/// Starts and ends 20 threads at a time.
+fn come_and_go(rounds: u32) {
+    for _ in 0..rounds {
+        let threads: Vec<_> = (0..20).map(|_| std::thread::spawn(|| {})).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+    }
 }
 
 fn storm(line: &Line) -> Result<()> {

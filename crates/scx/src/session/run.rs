@@ -1,0 +1,99 @@
+//! [`Run`]: a run of a policy, its [`Summary`], and why it fails.
+
+use input::knobs::{KnobSetting, apply_knobs};
+use input::problem::{Problem, Problems};
+use sched::{Descriptor, Instant, Kicks, Machine, Nanos, Reservation, Topology};
+use scx::Error;
+use scx::interface::BmqCounts;
+use scx::promised::Received;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::clock;
+
+/// Maximum interval of batches, which are signs of life.
+pub(super) const BEAT: Nanos = Nanos::ms(30);
+
+/// What a session has done.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Summary {
+    pub(super) policy: String,
+    pub(super) length_ns: u64,
+    /// Numbers of events, and of turns of the user side.
+    pub(super) events: u64,
+    pub(super) turns: u64,
+    /// CPU time of the turns.
+    pub(super) cpu_ns: u64,
+    /// Number of dispatches of chosen threads, and of those whose thread was not there.
+    pub(super) dispatched: u64,
+    pub(super) absent: u64,
+    /// Number of times that the bridge dispatched by itself because the user side was late.
+    pub(super) fallbacks: u32,
+    /// Maximum number of managed threads.
+    pub(super) threads: usize,
+    /// What the threads with promises have received, by tid.
+    pub(super) promises: BTreeMap<i32, Received>,
+    /// What the port of `bmq` has done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bmq: Option<BmqCounts>,
+}
+
+/// Why a session has ended with an error.
+pub(super) enum Failure {
+    Input(Problems),
+    Kernel(Error),
+    /// The kernel has removed the bridge.
+    Ended(String),
+    /// Events were lost.
+    Lost(u64),
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Failure {
+        Failure::Input(problems)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Kernel(error)
+    }
+}
+
+impl From<sys::Error> for Failure {
+    fn from(error: sys::Error) -> Failure {
+        Failure::Kernel(Error::System(error))
+    }
+}
+
+/// A run of a policy, from its options.
+pub(super) struct Run {
+    pub(super) policy: &'static Descriptor,
+    pub(super) promises: BTreeMap<i32, Reservation>,
+    pub(super) length: Option<Nanos>,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Run {
+    pub(super) fn machine(&self, settings: &[KnobSetting]) -> Result<Machine, Problems> {
+        let knobs = apply_knobs(self.policy, settings)?;
+        let cpus = sys::cpus::online().map_err(|error| Problem::new(error.to_string()))?;
+        let cpus = cpus.iter().last().map_or(1, |cpu| cpu.index() + 1);
+        let machine = Machine::build(self.policy, Topology::new(cpus), &knobs, Kicks::Immediate);
+        Ok(machine.map_err(|refused| Problem::new(refused.to_string()))?)
+    }
+
+    /// Returns the end of a run that begins now.
+    pub(super) fn end(&self) -> Instant {
+        self.length.map_or(Instant::NEVER, |length| clock::now().saturating_add(length))
+    }
+
+    pub(super) fn is_over(&self, end: Instant) -> bool {
+        self.stop.load(Ordering::Relaxed) || clock::now() >= end
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        Summary { policy: self.policy.name.to_string(), ..Summary::default() }
+    }
+}

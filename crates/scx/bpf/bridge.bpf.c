@@ -19,8 +19,8 @@
  * all threads return to the kernel's fair class. If the user side ends, the kernel removes the bridge at once.
  */
 #include "kernel.h"
+#include "cgroups.h"
 #include "events.h"
-#include "fair.h"
 #include "interface.h"
 
 char _license[] SEC("license") = "GPL";
@@ -45,10 +45,8 @@ struct thread {
 	bool competes;
 	/* The CPU for which the user side has chosen the thread last. */
 	s32 cpu;
-	/* When the thread began to run. */
-	u64 since;
-	/* Its virtual time among the threads that compete. */
-	u64 vtime;
+	/* Its share among the threads that compete. */
+	struct member member;
 	/*
 	 * Whether it was chosen when it began to run. This time does not count for its share: beside it, others compete, or, if all are
 	 * managed, a fallback begins with equal threads.
@@ -130,6 +128,13 @@ static struct thread *thread_of(struct task_struct *p)
 	return bpf_task_storage_get(&threads, p, 0, 0);
 }
 
+static struct member *member_of(struct task_struct *p)
+{
+	struct thread *thread = thread_of(p);
+
+	return thread ? &thread->member : 0;
+}
+
 static struct choice *choice_on(s32 cpu)
 {
 	u32 at = cpu;
@@ -171,6 +176,7 @@ s32 BPF_PROG(bridge_init_task, struct task_struct *p, struct scx_init_task_args 
 		thread->is_managed = with->manages_all || bpf_map_lookup_elem(&processes, &tgid);
 	thread->competes = !with->manages_all;
 	thread->cpu = -1;
+	fair_init_task(&thread->member, args);
 	return 0;
 }
 
@@ -179,11 +185,7 @@ void BPF_PROG(bridge_enable, struct task_struct *p)
 {
 	struct thread *thread = thread_of(p);
 
-	if (!thread)
-		return;
-	/* A thread without history is as far as the others. */
-	thread->vtime = fair_now;
-	if (thread->is_managed)
+	if (thread && thread->is_managed)
 		report_thread(p, EVENT_ATTACH, p->real_parent->pid, &p->cpus_mask);
 }
 
@@ -232,7 +234,10 @@ void BPF_PROG(bridge_quiescent, struct task_struct *p, u64 flags)
 {
 	struct thread *thread = thread_of(p);
 
-	if (thread && thread->is_managed)
+	if (!thread)
+		return;
+	fair_quiescent(&thread->member, bpf_ktime_get_ns());
+	if (thread->is_managed)
 		report(p, EVENT_SLEEP, -1, 0, bpf_ktime_get_ns());
 }
 
@@ -256,22 +261,18 @@ void BPF_PROG(bridge_running, struct task_struct *p)
 	struct thread *thread = thread_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct choice *choice = choice_on(cpu);
+	u64 now = bpf_ktime_get_ns();
+	bool gives_way;
 
 	if (!thread || !choice)
 		return;
-	thread->since = bpf_ktime_get_ns();
+	gives_way = !is_fallback && !must_run(p) && is_in_the_way(p, thread, choice);
 	thread->is_ahead = !is_fallback && choice->tid == p->pid;
 	if (!thread->is_ahead)
-		fair_begin(thread->vtime);
+		fair_running(p, &thread->member, cpu, now);
 	if (thread->is_managed)
-		report(p, EVENT_RUN, cpu, 0, thread->since);
-	/* These threads come without a choice, and must run. The kernel gives some of them a long slice. */
-	if (p->migration_disabled || p->flags & PF_EXITING || serves_cpu(p)) {
-		if (p->scx.slice > FAIR_SLICE_NS)
-			set_slice(p, FAIR_SLICE_NS);
-		return;
-	}
-	if (!is_fallback && is_in_the_way(p, thread, choice)) {
+		report(p, EVENT_RUN, cpu, 0, now);
+	if (gives_way) {
 		set_slice(p, 0);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
@@ -284,8 +285,7 @@ void BPF_PROG(bridge_stopping, struct task_struct *p, bool runnable)
 
 	if (!thread)
 		return;
-	if (!thread->is_ahead)
-		fair_charge(p, &thread->vtime, bpf_ktime_get_ns() - thread->since);
+	fair_stopping(&thread->member, bpf_ktime_get_ns());
 	if (thread->is_managed)
 		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, bpf_ktime_get_ns());
 }
@@ -295,6 +295,8 @@ bool BPF_PROG(bridge_yield, struct task_struct *from, struct task_struct *to)
 {
 	struct thread *thread = thread_of(from);
 
+	if (thread)
+		thread->member.has_yielded = true;
 	if (thread && thread->is_managed)
 		report(from, EVENT_YIELD, -1, 0, bpf_ktime_get_ns());
 	set_slice(from, 0);
@@ -310,7 +312,17 @@ s32 BPF_PROG(bridge_select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 
 	if (thread && thread->is_managed && !is_fallback && (!thread->competes || choice_of(p, thread)))
 		return prev_cpu;
-	return fair_select_cpu(p, prev_cpu, flags);
+	return fair_select_cpu(p, thread ? &thread->member : 0, prev_cpu, flags);
+}
+
+/* Enqueues a managed thread that does not compete. A fallback dispatches these threads by weight, without the limits of their groups. */
+static void enqueue_waiting(struct task_struct *p, struct thread *thread, u64 flags)
+{
+	struct place place = {};
+
+	fair_place(p, &thread->member, bpf_ktime_get_ns(), &place);
+	thread->member.held = 0;
+	scx_bpf_dsq_insert_vtime(p, WAITING, FAIR_SLICE_NS, place.at, flags);
 }
 
 SEC("struct_ops/enqueue")
@@ -325,9 +337,9 @@ void BPF_PROG(bridge_enqueue, struct task_struct *p, u64 flags)
 		return;
 	}
 	if (thread->is_managed && !thread->competes && !(is_fallback && flags & SCX_ENQ_LAST))
-		scx_bpf_dsq_insert_vtime(p, WAITING, FAIR_SLICE_NS, fair_place(thread->vtime), flags);
+		enqueue_waiting(p, thread, flags);
 	else
-		fair_enqueue(p, &thread->vtime, flags);
+		fair_enqueue(p, &thread->member, flags);
 	/* The command came before the thread. A CPU that stops the thread dispatches afterwards anyway. */
 	choice = choice_of(p, thread);
 	if (choice && (flags & SCX_ENQ_WAKEUP || thread->cpu != here)) {
@@ -351,8 +363,8 @@ static bool take(s32 tid, s32 cpu)
 	 * The mask may have changed since the choice. A thread that changes it after the iterator was created is enqueued
 	 * again, and the iterator does not move it then.
 	 */
-	if (!bpf_iter_scx_dsq_new(&it, thread && thread->competes ? FAIR : WAITING, 0) && !p->migration_disabled &&
-	    bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+	if (!bpf_iter_scx_dsq_new(&it, thread && thread->competes ? fair_queue(&thread->member) : WAITING, 0) &&
+	    !p->migration_disabled && bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
 		scx_bpf_dsq_move_set_slice(&it, CHOSEN_SLICE_NS);
 		done = scx_bpf_dsq_move(&it, p, SCX_DSQ_LOCAL, 0);
 	}
@@ -367,12 +379,17 @@ void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
 	struct choice *choice = choice_on(cpu);
 	struct settings *with = the_settings();
 	u64 now = bpf_ktime_get_ns();
+	struct member *member;
+	struct thread *thread;
 
 	if (!choice || !with)
 		return;
+	thread = prev ? thread_of(prev) : 0;
+	/* A managed thread that does not compete continues only by a choice. */
+	member = thread && (!thread->is_managed || thread->competes) ? &thread->member : 0;
 	if (is_fallback) {
 		if (!scx_bpf_dsq_move_to_local(WAITING))
-			scx_bpf_dsq_move_to_local(FAIR);
+			fair_dispatch(cpu, prev, member);
 		return;
 	}
 	/*
@@ -386,6 +403,9 @@ void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (choice->tid && prev && prev->pid == choice->tid && prev->scx.flags & SCX_TASK_QUEUED) {
 		set_slice(prev, CHOSEN_SLICE_NS);
+		/* From now on, the thread runs on its promise. */
+		if (thread)
+			fair_stopping(&thread->member, now);
 		return;
 	}
 	if (choice->tid && take(choice->tid, cpu)) {
@@ -397,7 +417,7 @@ void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
 		choice->is_absent = 1;
 		__sync_fetch_and_add(&absent, 1);
 	}
-	scx_bpf_dsq_move_to_local(FAIR);
+	fair_dispatch(cpu, prev, member);
 }
 
 /* ---- The user side ---- */
@@ -406,12 +426,14 @@ void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
 static void release(struct task_struct *p, struct thread *thread)
 {
 	struct bpf_iter_scx_dsq it;
+	struct place place = {};
 
 	thread->is_managed = false;
 	bpf_rcu_read_lock();
 	if (!bpf_iter_scx_dsq_new(&it, WAITING, 0)) {
+		fair_place(p, &thread->member, bpf_ktime_get_ns(), &place);
 		scx_bpf_dsq_move_set_slice(&it, FAIR_SLICE_NS);
-		scx_bpf_dsq_move_set_vtime(&it, thread->vtime);
+		scx_bpf_dsq_move_set_vtime(&it, place.at);
 		scx_bpf_dsq_move_vtime(&it, p, FAIR, 0);
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -510,7 +532,7 @@ s32 BPF_PROG(bridge_init)
 	s32 error = scx_bpf_create_dsq(WAITING, -1);
 
 	if (!error)
-		error = scx_bpf_create_dsq(FAIR, -1);
+		error = fair_init();
 	if (error || !timer)
 		return error ?: -1;
 	bpf_timer_init(&timer->timer, &heartbeat, CLOCK_MONOTONIC);
@@ -541,6 +563,7 @@ struct sched_ext_ops bridge = {
 	.disable = (void *)bridge_disable,
 	.init = (void *)bridge_init,
 	.exit = (void *)bridge_exit,
+	FAIR_CGROUP_OPERATIONS,
 	.flags = SCX_OPS_ENQ_LAST,
 	.timeout_ms = 20000,
 	.name = "tactus_bridge",

@@ -13,9 +13,9 @@
  * The timers are those of BPF: one for the end of the slice on each CPU, one for the period of each thread.
  */
 #include "kernel.h"
+#include "cgroups.h"
 #include "edf.h"
 #include "events.h"
-#include "fair.h"
 #include "interface.h"
 #include "promise.h"
 
@@ -126,7 +126,8 @@ static bool bring_members(struct promise *promise)
 			/* A thread that has waited past the end of its period has a later deadline now. */
 			move_to_ready(p, promise, READY + promise->cpu);
 		} else if (thread && thread->is_counted && is_ahead(p, promise)) {
-			thread->is_ready = move_to_ready(p, promise, FAIR) || move_to_ready(p, promise, HELD);
+			thread->is_ready = move_to_ready(p, promise, fair_queue(&thread->member)) ||
+					   move_to_ready(p, promise, HELD);
 			has_moved |= thread->is_ready;
 			is_under_way |= !thread->is_ready;
 		}
@@ -171,7 +172,12 @@ static int begin_period(void *map, s32 *number, struct promise *promise)
 SEC("struct_ops.s/init_task")
 s32 BPF_PROG(edf_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	return bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE) ? 0 : -ENOMEM;
+	struct thread *thread = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!thread)
+		return -ENOMEM;
+	fair_init_task(&thread->member, args);
+	return 0;
 }
 
 SEC("struct_ops/exit_task")
@@ -190,7 +196,6 @@ void BPF_PROG(edf_enable, struct task_struct *p)
 
 	if (!thread)
 		return;
-	thread->vtime = fair_now;
 	thread->on = -1;
 	if (thread->promise && is_reported(REPORT_THREADS))
 		report_thread(p, EVENT_ATTACH, 0, &p->cpus_mask);
@@ -240,8 +245,10 @@ void BPF_PROG(edf_quiescent, struct task_struct *p, u64 flags)
 	struct promise *promise = promise_of(thread);
 	u64 now = bpf_ktime_get_ns();
 
-	if (thread)
+	if (thread) {
 		thread->is_ready = false;
+		fair_quiescent(&thread->member, now);
+	}
 	/* A thread whose nice value or mask changes leaves the queues and comes back. It has not slept. */
 	if (!promise || !thread || !(flags & SCX_DEQ_SLEEP))
 		return;
@@ -261,27 +268,20 @@ void BPF_PROG(edf_running, struct task_struct *p)
 
 	if (!thread)
 		return;
-	thread->since = now;
 	thread->on = cpu;
 	thread->is_ready = false;
-	thread->is_ahead = false;
 	if (promise) {
 		if (is_reported(REPORT_THREADS))
 			report(p, EVENT_RUN, cpu, 0, now);
 		left = begin_charge(promise, p->pid, cpu, now);
 		if (left > 0 && promise->cpu == cpu) {
-			thread->is_ahead = true;
 			begin_slice(promise, left);
 			return;
 		}
 	}
-	fair_begin(thread->vtime);
-	/* These threads must run. The kernel gives some of them a long slice. */
-	if (p->migration_disabled || p->flags & PF_EXITING || serves_cpu(p)) {
-		if (p->scx.slice > FAIR_SLICE_NS)
-			set_slice(p, FAIR_SLICE_NS);
+	fair_running(p, &thread->member, cpu, now);
+	if (must_run(p))
 		return;
-	}
 	/*
 	 * A real-time thread had preempted this thread, and a promised thread came meanwhile, which could not kick the CPU; or a
 	 * new period has begun for this thread on a CPU that is not its own.
@@ -289,9 +289,6 @@ void BPF_PROG(edf_running, struct task_struct *p)
 	if ((left > 0 && is_ahead(p, promise)) || scx_bpf_dsq_nr_queued(READY + cpu) > 0) {
 		set_slice(p, 0);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (p->scx.slice > FAIR_SLICE_NS) {
-		/* It has left its promise while it waited. */
-		set_slice(p, FAIR_SLICE_NS);
 	}
 }
 
@@ -305,8 +302,7 @@ void BPF_PROG(edf_stopping, struct task_struct *p, bool runnable)
 	if (!thread)
 		return;
 	thread->on = -1;
-	if (!thread->is_ahead)
-		fair_charge(p, &thread->vtime, now - thread->since);
+	fair_stopping(&thread->member, now);
 	if (!promise)
 		return;
 	end_charge(promise, p->pid, now);
@@ -317,12 +313,15 @@ void BPF_PROG(edf_stopping, struct task_struct *p, bool runnable)
 SEC("struct_ops/yield")
 bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 {
-	struct promise *promise = promise_of(thread_of(from));
+	struct thread *thread = thread_of(from);
+	struct promise *promise = promise_of(thread);
 	u64 now = bpf_ktime_get_ns();
 
 	/* A yield to another thread, as of a vCPU that spins, gives up nothing. */
 	if (to)
 		return false;
+	if (thread)
+		thread->member.has_yielded = true;
 	if (promise) {
 		charge_until(promise, now);
 		bpf_spin_lock(&promise->lock);
@@ -339,10 +338,11 @@ bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 SEC("struct_ops/select_cpu")
 s32 BPF_PROG(edf_select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 {
-	struct promise *promise = promise_of(thread_of(p));
+	struct thread *thread = thread_of(p);
+	struct promise *promise = promise_of(thread);
 
 	/* runnable() has not begun a new period yet, so a promised thread takes the way of enqueue(). */
-	return promise ? promise->cpu : fair_select_cpu(p, prev_cpu, flags);
+	return promise ? promise->cpu : fair_select_cpu(p, member_of(p), prev_cpu, flags);
 }
 
 /* Returns the time after which the kernel asks again for the thread to run. */
@@ -372,7 +372,7 @@ void BPF_PROG(edf_enqueue, struct task_struct *p, u64 flags)
 	} else if (promise && promise->account.state == EDF_DEPLETED) {
 		scx_bpf_dsq_insert_vtime(p, HELD, LONG_SLICE_NS, promise->account.deadline, flags);
 	} else if (thread) {
-		fair_enqueue(p, &thread->vtime, flags);
+		fair_enqueue(p, &thread->member, flags);
 	} else {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_SLICE_NS, flags);
 	}
@@ -402,19 +402,27 @@ static bool first_precedes(s32 cpu, struct task_struct *prev, struct thread *thr
 	return precedes;
 }
 
-/* Moves a thread in the queue of a CPU to the queue in which it competes, or waits for its next period. */
+/* Moves a thread that waits to the queue in which it competes, or waits for its next period. */
 static void move_back(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct promise *promise)
 {
 	struct thread *thread = thread_of(p);
-	bool is_held = promise && promise->account.state == EDF_DEPLETED;
+	u64 now = bpf_ktime_get_ns();
+	struct place place = {};
 
 	if (!thread)
 		return;
 	thread->is_ready = false;
-	thread->vtime = fair_place(thread->vtime);
 	scx_bpf_dsq_move_set_slice(it, FAIR_SLICE_NS);
-	scx_bpf_dsq_move_set_vtime(it, is_held ? promise->account.deadline : thread->vtime);
-	scx_bpf_dsq_move_vtime(it, p, is_held ? HELD : FAIR, 0);
+	if (promise && promise->account.state == EDF_DEPLETED) {
+		scx_bpf_dsq_move_set_vtime(it, promise->account.deadline);
+		scx_bpf_dsq_move_vtime(it, p, HELD, 0);
+		return;
+	}
+	fair_place(p, &thread->member, now, &place);
+	thread->member.waits_since = now;
+	thread->member.held = place.held;
+	scx_bpf_dsq_move_set_vtime(it, place.held ? thread->member.tag : place.at);
+	scx_bpf_dsq_move_vtime(it, p, fair_queue(&thread->member), 0);
 }
 
 /* The first threads in the queue of a CPU go back if another member has used up their slice, or if they have left. */
@@ -469,10 +477,7 @@ static void wake_for_others(void)
 /* `prev` goes on with a slice of its promise. It may have run without one until now. */
 static void go_ahead(struct task_struct *prev, struct thread *thread, struct promise *promise, s64 left, u64 now)
 {
-	if (!thread->is_ahead) {
-		fair_charge(prev, &thread->vtime, now - thread->since);
-		thread->is_ahead = true;
-	}
+	fair_stopping(&thread->member, now);
 	set_slice(prev, turn_of(promise));
 	begin_slice(promise, left);
 }
@@ -481,6 +486,7 @@ SEC("struct_ops/dispatch")
 void BPF_PROG(edf_dispatch, s32 cpu, struct task_struct *prev)
 {
 	u64 now = bpf_ktime_get_ns();
+	struct member *member = 0;
 	struct promise *promise;
 	struct thread *thread;
 	s64 left = 0;
@@ -495,11 +501,14 @@ void BPF_PROG(edf_dispatch, s32 cpu, struct task_struct *prev)
 			go_ahead(prev, thread, promise, left, now);
 			return;
 		}
+		/* A thread with a slice that belongs to another CPU goes there. */
+		if (thread && !is_ahead(prev, promise))
+			member = &thread->member;
 	} else {
 		move_depleted_back(cpu);
 	}
 	if (!scx_bpf_dsq_move_to_local(READY + cpu))
-		scx_bpf_dsq_move_to_local(FAIR);
+		fair_dispatch(cpu, prev, member);
 	/* Only an idle CPU is kicked for a thread without a slice. */
 	if (!prev)
 		wake_for_others();
@@ -512,7 +521,7 @@ SEC("struct_ops.s/init")
 s32 BPF_PROG(edf_init)
 {
 	u32 count = scx_bpf_nr_cpu_ids(), at;
-	s32 error = scx_bpf_create_dsq(FAIR, -1);
+	s32 error = fair_init();
 
 	if (!error)
 		error = scx_bpf_create_dsq(HELD, -1);
@@ -550,6 +559,7 @@ struct sched_ext_ops edf = {
 	.disable = (void *)edf_disable,
 	.init = (void *)edf_init,
 	.exit = (void *)edf_exit,
+	FAIR_CGROUP_OPERATIONS,
 	.flags = SCX_OPS_ENQ_LAST,
 	.timeout_ms = 20000,
 	.name = "tactus_edf",

@@ -106,15 +106,36 @@ struct task_struct {
 	char comm[16];
 };
 
-struct cgroup;
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
 
 struct scx_init_task_args {
 	bool fork;
+	/* Not without CONFIG_EXT_GROUP_SCHED. */
 	struct cgroup *cgroup;
 };
 
 struct scx_exit_task_args {
 	bool cancelled;
+};
+
+struct scx_cgroup_init_args {
+	u32 weight;
+	/* From Linux 6.17 on. */
+	u64 bw_period_us;
+	u64 bw_quota_us;
+	u64 bw_burst_us;
 };
 
 enum scx_exit_kind {
@@ -128,7 +149,10 @@ struct scx_exit_info {
 	char *msg;
 };
 
-/* The operations that a program of this directory may define. */
+/*
+ * The operations that a program of this directory may define. Those for control groups (cgroup_…) do not exist without
+ * CONFIG_EXT_GROUP_SCHED, and cgroup_set_bandwidth not before Linux 6.17. src/scheduler.rs leaves out what the kernel lacks.
+ */
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);
@@ -145,6 +169,11 @@ struct sched_ext_ops {
 	void (*enable)(struct task_struct *p);
 	void (*disable)(struct task_struct *p);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
+	s32 (*cgroup_init)(struct cgroup *cgrp, struct scx_cgroup_init_args *args);
+	void (*cgroup_exit)(struct cgroup *cgrp);
+	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
+	void (*cgroup_set_weight)(struct cgroup *cgrp, u32 weight);
+	void (*cgroup_set_bandwidth)(struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	u64 flags;
@@ -172,6 +201,7 @@ struct bpf_iter_scx_dsq {
 	u64 opaque[6];
 } __attribute__((aligned(8)));
 
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>

@@ -24,11 +24,8 @@ static void move_to_fair(struct task_struct *p)
 	struct bpf_iter_scx_dsq it;
 
 	bpf_rcu_read_lock();
-	if (!bpf_iter_scx_dsq_new(&it, HELD, 0)) {
-		scx_bpf_dsq_move_set_slice(&it, FAIR_SLICE_NS);
-		scx_bpf_dsq_move_set_vtime(&it, fair_now);
-		scx_bpf_dsq_move_vtime(&it, p, FAIR, 0);
-	}
+	if (!bpf_iter_scx_dsq_new(&it, HELD, 0))
+		move_back(&it, p, 0);
 	bpf_iter_scx_dsq_destroy(&it);
 	bpf_rcu_read_unlock();
 }
@@ -88,7 +85,6 @@ static long leave(struct order *order, u64 now)
 		end_charge(promise, p->pid, now);
 		count_blocked(promise, thread, now);
 		thread->promise = 0;
-		thread->is_ahead = false;
 	}
 	move_to_fair(p);
 	bpf_task_release(p);

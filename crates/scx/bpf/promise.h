@@ -9,6 +9,7 @@
 #define TACTUS_PROMISE_H
 
 #include "kernel.h"
+#include "cgroups.h"
 #include "edf.h"
 #include "events.h"
 #include "interface.h"
@@ -36,18 +37,14 @@ struct thread {
 	s32 promise;
 	/* Whether it serves the other members, as a thread for I/O does: it precedes them when it wakes. */
 	bool is_helper;
-	/* When the thread began to run. */
-	u64 since;
-	/* Its virtual time among the threads that compete. */
-	u64 vtime;
+	/* Its share among the threads that compete. Time on a slice of its promise does not count for it. */
+	struct member member;
 	/* The CPU on which the thread runs; -1: it does not run. */
 	s32 on;
 	/* Whether it counts as a runnable member of its promise. */
 	bool is_counted;
 	/* Whether it waits in the queue of the CPU of its promise. */
 	bool is_ready;
-	/* Whether it began with a slice of its promise. This time does not count for its share of the rest. */
-	bool is_ahead;
 };
 
 struct {
@@ -82,6 +79,13 @@ static bool is_reported(u32 what)
 static struct thread *thread_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&threads, p, 0, 0);
+}
+
+static struct member *member_of(struct task_struct *p)
+{
+	struct thread *thread = thread_of(p);
+
+	return thread ? &thread->member : 0;
 }
 
 static struct promise *promise_of(struct thread *thread)

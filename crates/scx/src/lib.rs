@@ -10,6 +10,8 @@ pub mod interface;
 pub mod kernel;
 #[cfg(feature = "bpf")]
 pub mod native;
+#[cfg(feature = "bpf")]
+mod operations;
 pub mod promised;
 #[cfg(feature = "bpf")]
 mod scheduler;

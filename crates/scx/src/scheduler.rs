@@ -1,6 +1,7 @@
 //! [`Scheduler`]: a scheduler in BPF that this process has loaded.
 
 use crate::interface::{Ending, Event};
+use crate::operations;
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBuffer, RingBufferBuilder};
 use sched::Instant;
 use std::cell::RefCell;
@@ -103,7 +104,8 @@ impl Scheduler {
             let name = fs::read_to_string(NAME).unwrap_or_default();
             return Err(Error::Taken(name.trim().to_string()));
         }
-        let object = ObjectBuilder::default().open_memory(programs).map_err(refused("read the programs"))?;
+        let mut object = ObjectBuilder::default().open_memory(programs).map_err(refused("read the programs"))?;
+        operations::leave_out_lacking(&mut object, programs, name).map_err(refused("read the types of the kernel"))?;
         let object = object.load().map_err(refused("load the programs"))?;
         // Maps and programs refer to the object, which is needed until the process ends.
         let object: &'static mut Object = Box::leak(Box::new(object));

@@ -242,6 +242,24 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
     Job {
+        name: "guest-scx-shares",
+        title: "guest-scx-shares: threads have the shares of the fair class in control groups, and 10,000 groups come and go",
+        programs: &[TACTUS_SCX, TRIALS],
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Executed,
+        cpus: 1,
+        tries: 1,
+        suite_rounds: None,
+        is_random: false,
+        limit: |_| Duration::from_secs(5_400),
+        words: |_| {
+            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--long", "--rounds", "10"];
+            [program.as_slice(), &["--only", "control groups"]].concat().into_iter().map(String::from).collect()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
         name: "guest-scx-rivals",
         title: "guest-scx-rivals: misses and cost of SCHED_DEADLINE, of the agents, and of a scheduler in the kernel",
         programs: &[TACTUS, TACTUS_SCX, PROMISES],

@@ -9,6 +9,7 @@
 
 mod bmq;
 mod core;
+mod groups;
 mod load;
 mod messaging;
 mod scheduler;
@@ -55,6 +56,9 @@ struct Line {
     /// Run only the checks whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+    /// Run the long measurements, too
+    #[arg(long)]
+    long: bool,
     /// Seed of the rounds
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -76,6 +80,9 @@ const CHECKS: &[Check] = &[
     ("the port of bmq is compared with EEVDF and FIFO", bmq::compare),
     ("a thread runs only on the CPUs of its changing mask", masks),
     ("10,000 short-lived threads come and go", short_lived),
+    ("threads have the shares that the fair class gives them in control groups", groups::few),
+    ("threads have these shares in more control groups", groups::many),
+    ("control groups come and go", groups::come_and_go),
     ("the kernel schedules by itself after the user side is killed or stopped", storm),
 ];
 
@@ -167,7 +174,9 @@ fn native(line: &Line) -> Result<()> {
         let promise = format!("{promised}={times}");
         let native = ["--policy", "edf", "--native", "--promise", &promise];
         let bridge = ["--policy", "edf", "--pid", &promised, "--promise", &promise];
-        for args in [&native[..], &bridge[..]] {
+        // To load the bridge takes seconds.
+        let compares = line.long || times == "2ms/10ms";
+        for args in [&native[..], &bridge[..]].into_iter().take(if compares { 2 } else { 1 }) {
             let scheduler = Scheduler::start(line, args)?;
             clock::sleep(Nanos::s(2));
             let summary = scheduler.end()?;
@@ -181,6 +190,10 @@ fn native(line: &Line) -> Result<()> {
             ensure!(args != native || missed == Some(0), "the port missed periods: {received}");
         }
     }
+    // A child lives for a minute.
+    drop(hogs);
+    let hogs = load::hogs(5)?;
+    let promised = hogs[0].0.pid().to_string();
     let promise = format!("{promised}=1ms/10ms,hard");
     let scheduler = Scheduler::start(line, &["--policy", "edf", "--native", "--promise", &promise])?;
     let read = || hogs.iter().map(|(_, meter)| Ok(meter.read()?.ran.as_ns() / 1_000)).collect::<Result<Vec<u64>>>();

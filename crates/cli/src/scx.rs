@@ -21,7 +21,7 @@ pub(crate) struct Scx {
 
 /// Replaces this process by the program with these options. Returns why it cannot.
 pub(crate) fn run(args: &Scx) -> Failure {
-    let error = Command::new(program()).args(&args.options).exec();
+    let error = Command::new(beside(PROGRAM)).args(&args.options).exec();
     match error.kind() {
         ErrorKind::NotFound => absent(),
         _ => Failure::Failed(anyhow::Error::new(error).context(format!("cannot run {PROGRAM}"))),
@@ -40,7 +40,7 @@ fn absent() -> Failure {
 /// # Errors
 /// The program is neither beside this one nor in PATH.
 pub(crate) fn scheduler() -> Result<PathBuf, Failure> {
-    let program = program();
+    let program = beside(PROGRAM);
     if program.is_absolute() {
         return Ok(program);
     }
@@ -49,8 +49,8 @@ pub(crate) fn scheduler() -> Result<PathBuf, Failure> {
     all.find(|path| sys::launch::may_run(path)).ok_or_else(absent)
 }
 
-/// Returns the program beside this one, or else its name, which is looked up in PATH.
-fn program() -> PathBuf {
-    let beside = env::current_exe().ok().map(|this| this.with_file_name(PROGRAM));
-    beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(PROGRAM))
+/// Returns the program of this name beside this one, or else the name, which is looked up in PATH.
+pub(crate) fn beside(program: &str) -> PathBuf {
+    let beside = env::current_exe().ok().map(|this| this.with_file_name(program));
+    beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(program))
 }

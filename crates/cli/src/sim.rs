@@ -1,6 +1,7 @@
 //! `tactus sim`: scenarios and task sets under one policy or several.
 
 pub(crate) mod plan;
+mod ports;
 pub(crate) mod serve;
 
 use crate::args::{Output, Sim};

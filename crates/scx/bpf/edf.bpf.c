@@ -11,6 +11,15 @@
  *   wake-up, period timer ──▶ queue of the CPU ──▶ dispatch() ──▶ running ──▶ slice timer ──▶ FAIR or HELD
  *
  * The timers are those of BPF: one for the end of the slice on each CPU, one for the period of each thread.
+ *
+ * tests/port compares the decisions for promised threads with those of the Rust policy. The differences:
+ *
+ * - The comparison takes promises before the start, and does not change them. tests/edf_rules.rs compares the rules of a change.
+ * - Of equal deadlines, that of the thread that came first wins, and a thread that runs continues. In the Rust policy, the thread
+ *   with the lower index wins.
+ * - A thread whose slice is used up competes on all CPUs of its mask, by weight. In the Rust policy, it competes on its own CPU,
+ *   round robin.
+ * - A thread whose mask loses the CPU of its promise competes with the others. The Rust policy assigns it to another CPU.
  */
 #include "kernel.h"
 #include "cgroups.h"
@@ -423,6 +432,7 @@ static void move_back(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct
 	thread->member.held = place.held;
 	scx_bpf_dsq_move_set_vtime(it, place.held ? thread->member.tag : place.at);
 	scx_bpf_dsq_move_vtime(it, p, fair_queue(&thread->member), 0);
+	fair_kick_idle(p);
 }
 
 /* The first threads in the queue of a CPU go back if another member has used up their slice, or if they have left. */

@@ -266,7 +266,7 @@ __noinline int fair_end(struct member *member, u64 now)
 	groups_advance(now);
 	groups_busy--;
 	bpf_spin_unlock(&groups_lock);
-	member->tag += (ran << TAG_SHIFT) / member->weight;
+	member->tag += DIVIDED(ran << TAG_SHIFT, member->weight);
 	member->is_running = false;
 	member->reserved = ran - member->reserved;
 	return 0;

@@ -158,6 +158,13 @@ static __always_inline u32 level_of(struct group *group)
 	return *(volatile u32 *)&group->level;
 }
 
+/* In BPF, a division by zero has the result 0. */
+#ifdef __bpf__
+#define DIVIDED(value, by) ((value) / (by))
+#else
+#define DIVIDED(value, by) ((by) ? (value) / (by) : 0)
+#endif
+
 /* Returns value × by / over; the instructions of BPF (version 3) divide unsigned numbers only. Division by 0 gives 0. */
 static __always_inline s64 scaled(s64 value, u64 by, u64 over)
 {
@@ -166,7 +173,7 @@ static __always_inline s64 scaled(s64 value, u64 by, u64 over)
 
 	/* The barriers of this file keep the compiler from branches. */
 	barrier_var(sign);
-	size = ((value ^ sign) - sign) * by / over;
+	size = DIVIDED(((value ^ sign) - sign) * by, over);
 	return ((s64)size ^ sign) - sign;
 }
 
@@ -205,7 +212,7 @@ static __always_inline void groups_advance(u64 now)
 	passed &= ~sign;
 	groups_at += passed;
 	/* The product has 62 bits. */
-	root->clock += (smaller(passed, 0xffffffffULL) * groups_busy << TAG_SHIFT) / root->sum;
+	root->clock += DIVIDED(smaller(passed, 0xffffffffULL) * groups_busy << TAG_SHIFT, root->sum);
 }
 
 /* Brings the clocks from the root to a group up to date. */
@@ -295,7 +302,7 @@ static __always_inline s64 groups_distance(struct group *leaf, u64 tag)
 		group = group_at(leaf->path[level & (LEVELS - 1)]);
 		level--;
 		/* The product has 62 bits. */
-		ratio = smaller((group->sum << 8) / group->weight, 1 << 22);
+		ratio = smaller(DIVIDED(group->sum << 8, group->weight), 1 << 22);
 		distance = smaller(distance, DISTANCE_MAX) * ratio >> 8;
 	}
 	return ((s64)distance ^ sign) - sign;
@@ -335,7 +342,7 @@ static __always_inline s64 groups_lag_left(struct member *member)
 static __always_inline s64 groups_lag(struct group *leaf, struct member *member, s64 most)
 {
 	s64 behind = leaf->clock - member->tag, sign = behind >> 63;
-	u64 distance, limit = ((u64)most << TAG_SHIFT) / member->weight;
+	u64 distance, limit = DIVIDED((u64)most << TAG_SHIFT, member->weight);
 
 	barrier_var(sign);
 	distance = smaller((behind ^ sign) - sign, limit) * member->weight >> TAG_SHIFT;
@@ -379,7 +386,7 @@ static __always_inline void groups_join(struct group *leaf, struct member *membe
 		return;
 	}
 	groups_sync(leaf);
-	limit = ((u64)LAG_ACTIVE_NS << TAG_SHIFT) / member->weight;
+	limit = DIVIDED((u64)LAG_ACTIVE_NS << TAG_SHIFT, member->weight);
 	if ((s64)(leaf->clock - member->tag) > limit)
 		member->tag = leaf->clock - limit;
 }

@@ -80,8 +80,12 @@ enum scx_enq_flags {
 	SCX_ENQ_HEAD = 16,
 };
 
+#ifndef CPUMASK_WORDS
+#define CPUMASK_WORDS 1
+#endif
+
 struct cpumask {
-	unsigned long bits[1];
+	unsigned long bits[CPUMASK_WORDS];
 };
 
 struct sched_ext_entity {

@@ -40,6 +40,8 @@ static void begin_membership(struct task_struct *p, struct promise *promise, str
 	if (!(p->scx.flags & SCX_TASK_QUEUED))
 		return;
 	begin_runnable(promise, thread, now);
+	/* The timer brings it to the queue of the CPU. */
+	bpf_timer_start(&promise->period, now, BPF_F_TIMER_ABS);
 	if (is_observed)
 		report(p, EVENT_WAKE, -1, 0, now);
 	if (thread->on < 0)
@@ -66,7 +68,6 @@ static long join(struct order *order, u64 now)
 		thread->is_helper = order->is_helper;
 		thread->promise = order->promise;
 		begin_membership(p, promise, thread, now);
-		bpf_timer_start(&promise->period, now, BPF_F_TIMER_ABS);
 	}
 	bpf_task_release(p);
 	return error;

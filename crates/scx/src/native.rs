@@ -16,8 +16,6 @@ static EDF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/edf.bpf.o"));
 static BMQ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bmq.bpf.o"));
 static FIFO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fifo.bpf.o"));
 
-/// The knobs of the Rust policy `edf` whose rules the program has.
-pub const KNOBS: [(&str, &str); 2] = [("placement", "partitioned"), ("rest", "renew")];
 /// Maximum length of a period: products of two times must have 64 bits. Unit: ns.
 pub const PERIOD_MAX_NS: u64 = 0xffff_ffff;
 

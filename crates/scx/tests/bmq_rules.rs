@@ -5,11 +5,11 @@
 //! The rules are compiled as an ordinary program (`bmq_rules.c`), which needs a C compiler. Without one, the test prints
 //! `SKIPPED`.
 
-mod port;
+mod rules;
 
 use fuzz::Dice;
 use policies::bmq::{BOOST_MAX, Tables};
-use port::Port;
+use rules::Port;
 use sched::{
     Class, CpuId, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, Params, State, Topology, Wake, Weight,
 };
@@ -303,7 +303,7 @@ fn random_time(dice: &mut Dice) -> Nanos {
 #[test]
 fn the_rules_of_the_port_of_bmq_are_those_of_the_policy() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = port::compiled(folder.path(), "bmq_rules") else {
+    let Some(program) = rules::compiled(folder.path(), "bmq_rules") else {
         eprintln!("SKIPPED: there is no C compiler (cc)");
         return;
     };

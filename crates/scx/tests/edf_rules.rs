@@ -4,10 +4,10 @@
 //! The rules are compiled as an ordinary program (`edf_rules.c`), which needs a C compiler. Without one, the test prints
 //! `SKIPPED`.
 
-mod port;
+mod rules;
 
 use fuzz::Dice;
-use port::Port;
+use rules::Port;
 use sched::{
     Action, Alarm, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, Params, Reservation, State, Topology, Wake,
 };
@@ -161,7 +161,7 @@ fn knobs() -> Knobs {
 #[test]
 fn the_rules_of_the_port_are_those_of_the_policy() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = port::compiled(folder.path(), "edf_rules") else {
+    let Some(program) = rules::compiled(folder.path(), "edf_rules") else {
         eprintln!("SKIPPED: there is no C compiler (cc)");
         return;
     };

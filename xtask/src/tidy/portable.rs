@@ -19,6 +19,7 @@ const SYSTEM_CRATES: &[&str] = &[
     "fuzz",
     "lab",
     "page",
+    "port",
     "python",
     "scx",
     "service",

@@ -1,5 +1,6 @@
 //! [`Plan`]: the runs of `tactus sim`.
 
+use super::ports;
 use crate::args::Sim;
 use crate::failure::{Failure, usage};
 use crate::record::Form;
@@ -81,6 +82,7 @@ pub(super) fn plan(args: &Sim) -> Result<Plan, Failure> {
     }
     match (&args.tasks, &args.scenario) {
         (Some(path), _) => {
+            ports::reject(&args.policy, "a port ends slices, and the jobs of a task set run to their end")?;
             let settings = settings(&args.knob)?;
             let tasks = lab::disk::tasks(path)?;
             let placement = if args.partitioned { Placement::Partitioned } else { Placement::Free };
@@ -106,7 +108,7 @@ pub(crate) fn plan_of(args: &Sim, mut scenario: Scenario) -> Result<Plan, Failur
         scenario.length = input::duration::length(length)?;
     }
     scenario.warm_up = warm_up(args, &scenario)?;
-    let choices = run::choose(&scenario, &args.policy, &settings(&args.knob)?)?;
+    let choices = ports::choose(&scenario, &args.policy, &settings(&args.knob)?)?;
     plan_under(args, scenario, choices)
 }
 
@@ -115,6 +117,8 @@ fn settings(knobs: &[String]) -> Result<Vec<KnobSetting>, Problems> {
 }
 
 fn plan_under(args: &Sim, scenario: Scenario, choices: Vec<Choice>) -> Result<Plan, Failure> {
+    let guest_policy: Vec<String> = args.guest_policy.iter().cloned().collect();
+    ports::reject(&guest_policy, "a port schedules a host, not a guest, whose CPUs come and go")?;
     let guest_settings = settings(&args.guest_knob)?;
     let guests = run::choose_for_guests(scenario.guests.len(), args.guest_policy.as_deref(), &guest_settings)?;
     let seed = args.seed.or(scenario.seed).unwrap_or(0);

@@ -8,7 +8,7 @@ use orders::PERIOD_MAX;
 use sched::{Instant, Params, Reservation};
 use scx::bmq::Settings;
 use scx::interface::Kind;
-use scx::native::{KNOBS, Member, NativeBmq, NativeEdf, Promise, Reported};
+use scx::native::{Member, NativeBmq, NativeEdf, Promise, Reported};
 use scx::promised::Receipts;
 use sys::clock;
 
@@ -20,7 +20,7 @@ pub(super) fn in_kernel(options: &Options, run: &Run) -> Result<Summary, Failure
             refused("the port of edf has no promise to keep".to_string(), "add --promise, or leave --native out")
         }
         "edf" if !options.knob.is_empty() => {
-            let knobs: Vec<String> = KNOBS.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let knobs: Vec<String> = port::EDF.knobs.iter().map(|(name, value)| format!("{name}={value}")).collect();
             refused(
                 format!("the port of edf has no knobs: it is the policy with {}", knobs.join(", ")),
                 "leave --knob out, or leave --native out",
@@ -107,7 +107,7 @@ fn from_first_whole_period(reservation: Reservation, first: Instant, loaded: Ins
 
 /// Returns the promises with their CPUs, if the policy admits all of them. The number of a promise is the tid of its thread.
 fn admitted(run: &Run) -> Result<Vec<Promise>, Failure> {
-    let knobs = KNOBS.iter().map(|(name, value)| format!("{name}={value}").parse());
+    let knobs = port::EDF.knobs.iter().map(|(name, value)| format!("{name}={value}").parse());
     let mut machine = run.machine(&knobs.collect::<Result<Vec<KnobSetting>, Problems>>()?)?;
     let mut promises = Vec::new();
     for (&tid, &reservation) in &run.promises {

@@ -1,0 +1,293 @@
+//! The decisions of the port against those of the Rust policy `edf`, on the same random trace: which promised thread runs on
+//! which CPU from when to when, and the state of each promise. Both machines receive the same wake-ups, sleeps, yields and
+//! changes at the same instants, some of them late, and each its own alarms and ends of slices.
+//!
+//! The port runs other threads by weight, the Rust policy round robin, so these are compared only in whether they run: exactly
+//! while no promised thread with a slice is runnable on the CPU.
+
+use crate::program::{Program, SCX_EDF, SEED, only_seed, seeds};
+use fuzz::Dice;
+use sched::{
+    Action, Alarm, CpuId, CpuSet, EntityId, Input, Instant, Kicks, Machine, Nanos, Params, Policy, Reservation, State,
+    Topology, Wake, Weight,
+};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Number of seeds, and of steps of each.
+const SEEDS: u64 = 40;
+const STEPS: u32 = 400;
+
+/// A machine with its pending alarms.
+struct Side {
+    machine: Machine,
+    alarms: BTreeMap<Alarm, Instant>,
+    /// The end of the last period whose slice a thread gave up by a yield.
+    given_up: BTreeMap<EntityId, Instant>,
+}
+
+impl Side {
+    fn new(policy: Box<dyn Policy>, alarms: sched::AlarmSlots, host: Topology) -> Side {
+        Side {
+            machine: Machine::new(policy, alarms, host, Kicks::Immediate),
+            alarms: BTreeMap::new(),
+            given_up: BTreeMap::new(),
+        }
+    }
+
+    fn settle(&mut self, now: Instant) {
+        for action in self.machine.settle(now) {
+            match *action {
+                Action::SetAlarm { alarm, at, .. } => drop(self.alarms.insert(alarm, at)),
+                Action::ClearAlarm { alarm } => drop(self.alarms.remove(&alarm)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Reports the ends of slices and the alarms that are due.
+    fn deliver(&mut self, now: Instant) {
+        for cpu in self.machine.topology().iter() {
+            if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= now {
+                self.machine.input(now, Input::Expire { cpu });
+            }
+        }
+        let due: Vec<Alarm> = self.alarms.iter().filter(|(_, at)| **at <= now).map(|(alarm, _)| *alarm).collect();
+        for alarm in due {
+            self.alarms.remove(&alarm);
+            self.machine.input(now, Input::Alarm { alarm });
+        }
+        self.settle(now);
+    }
+
+    /// Returns the next instant at which something is due.
+    fn next(&self) -> Instant {
+        let ends = self.machine.topology().iter().map(|cpu| self.machine.until(cpu));
+        ends.chain(self.alarms.values().copied()).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Returns whether `e` has a slice left in its period, as of the last charge.
+    fn is_ahead(&self, e: EntityId) -> bool {
+        let promise = self.machine.promise(e).filter(|promise| promise.remaining > 0);
+        promise.is_some_and(|promise| self.given_up.get(&e) != Some(&promise.deadline))
+    }
+
+    /// Lets the thread of `cpu` give up its slice.
+    fn yields(&mut self, cpu: CpuId, now: Instant) {
+        let e = self.machine.running(cpu).expect("it yields");
+        let promise = self.machine.promise(e).expect("it has a slice");
+        self.given_up.insert(e, promise.deadline);
+        self.machine.input(now, Input::Yield { cpu });
+    }
+
+    /// Returns the promised thread with a slice that runs on `cpu`.
+    fn ahead_on(&self, cpu: CpuId) -> Option<EntityId> {
+        self.machine.running(cpu).filter(|&e| self.is_ahead(e))
+    }
+}
+
+/// Both machines on one trace.
+struct Pair {
+    rust: Side,
+    port: Side,
+    threads: Vec<EntityId>,
+    now: Instant,
+    log: String,
+    /// Number of decisions for promised threads that were compared.
+    runs: u64,
+    ran: Vec<Option<EntityId>>,
+}
+
+impl Pair {
+    fn new(program: &Program, dice: &mut Dice) -> Pair {
+        let host = Topology::new(dice.choose(&[1, 1, 2, 4]).unwrap());
+        let edf = policies::find("edf").unwrap();
+        let rust = (edf.build)(&host, &port::EDF.policy_knobs().unwrap()).unwrap();
+        let (rust, port) =
+            (Side::new(rust, edf.alarms, host), Side::new(Box::new(program.policy(&host)), SCX_EDF.alarms, host));
+        let ran = vec![None; host.cpus];
+        let mut pair = Pair { rust, port, threads: Vec::new(), now: Instant::ZERO, log: String::new(), runs: 0, ran };
+        for _ in 0..1 + dice.below(6) {
+            // Two deadlines are hardly ever equal: the policies have different orders among equals.
+            let period = Nanos::ns(200_000 + dice.below(50_000_000));
+            let slice = Nanos::ns(1 + dice.below(period.as_ns() / 2));
+            let limit = if dice.one_in(3) { sched::Limit::Hard } else { sched::Limit::Soft };
+            let reservation = Some(Reservation { limit, ..Reservation::new(slice, period) });
+            pair.attach(Params { reservation, ..Params::default() });
+        }
+        for _ in 0..dice.below(5) {
+            let affinity: CpuSet = host.iter().filter(|_| dice.one_in(2)).collect();
+            let affinity = if affinity.is_empty() { CpuSet::ALL } else { affinity };
+            pair.attach(Params { affinity, ..Params::default() });
+        }
+        pair
+    }
+
+    fn attach(&mut self, params: Params) {
+        let (rust, port) = (self.rust.machine.attach(self.now, params), self.port.machine.attach(self.now, params));
+        let _ = writeln!(self.log, "{} attach {rust:?} {:?}", self.now, params.reservation);
+        match (rust, port) {
+            (Ok(rust), Ok(port)) => {
+                assert_eq!(rust, port, "both machines have the same entities");
+                self.threads.push(rust);
+            }
+            (Err(_), Err(_)) => {}
+            (rust, port) => panic!("one of the policies refuses {params:?}: {rust:?}, {port:?}"),
+        }
+    }
+
+    fn input(&mut self, entity: EntityId, to_rust: Input, to_port: Input) {
+        let _ = writeln!(self.log, "{} {entity} {to_port:?}", self.now);
+        self.rust.machine.input(self.now, to_rust);
+        self.port.machine.input(self.now, to_port);
+    }
+
+    /// Reports a random event of a random thread.
+    fn event(&mut self, dice: &mut Dice) {
+        let Some(entity) = dice.choose(&self.threads) else { return };
+        let states = [self.rust.machine.state(entity), self.port.machine.state(entity)];
+        let is_ahead = self.rust.is_ahead(entity) && self.port.is_ahead(entity);
+        match (states, dice.below(8)) {
+            ([State::Blocked, State::Blocked], _) => {
+                let wake = Input::Wake { entity, why: Wake::Interrupt };
+                self.input(entity, wake, wake);
+            }
+            (_, 0..=2) => self.input(entity, Input::Pause { entity }, Input::Pause { entity }),
+            ([State::Running(a), State::Running(b)], 3) if is_ahead => {
+                let _ = writeln!(self.log, "{} {entity} yields", self.now);
+                self.rust.yields(a, self.now);
+                self.port.yields(b, self.now);
+            }
+            ([State::Running(a), State::Running(b)], 4) if is_ahead => {
+                let to = dice.choose(&self.threads).expect("there is one");
+                if to != entity {
+                    self.input(entity, Input::YieldTo { cpu: a, to }, Input::YieldTo { cpu: b, to });
+                }
+            }
+            (_, 5) => {
+                let weight = dice.choose(&[335, 1024, 3121]).and_then(Weight::linux).unwrap();
+                let params = Params { weight, ..*self.rust.machine.params(entity) };
+                let _ = writeln!(self.log, "{} {entity} weight {weight}", self.now);
+                let changed =
+                    [&mut self.rust, &mut self.port].map(|side| side.machine.adjust(self.now, entity, params));
+                assert_eq!(changed, [Ok(()), Ok(())], "a weight is no matter of a promise");
+            }
+            _ => {}
+        }
+    }
+
+    fn both(&mut self, call: impl Fn(&mut Side, Instant)) {
+        call(&mut self.rust, self.now);
+        call(&mut self.port, self.now);
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        for cpu in self.rust.machine.topology().iter() {
+            let (rust, port) = (self.rust.ahead_on(cpu), self.port.ahead_on(cpu));
+            if rust != port {
+                return Err(format!(
+                    "at {}, {cpu:?} runs {port:?} with a slice, and {rust:?} by the Rust policy",
+                    self.now
+                ));
+            }
+            if std::mem::replace(&mut self.ran[cpu.index()], rust) != rust {
+                self.runs += 1;
+            }
+            self.check_others(cpu, port)?;
+        }
+        for &e in &self.threads {
+            if self.rust.machine.is_held(e) != self.port.machine.is_held(e) {
+                let by = if self.rust.machine.is_held(e) { "the Rust policy" } else { "the port" };
+                return Err(format!("at {}, {e} is held by {by} only", self.now));
+            }
+            let (Some(rust), Some(port)) = (self.rust.machine.promise(e), self.port.machine.promise(e)) else {
+                continue;
+            };
+            // The time of a thread that runs is charged later.
+            let runs = matches!(self.rust.machine.state(e), State::Running(_)) && self.rust.is_ahead(e);
+            let is_known = port.deadline != Instant::NEVER;
+            if is_known && (rust.deadline != port.deadline || (!runs && rust.remaining != port.remaining)) {
+                return Err(format!("at {}, {e} has {port:?}, and {rust:?} by the Rust policy", self.now));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that other threads run on a CPU exactly while no promised thread with a slice is runnable there.
+    fn check_others(&self, cpu: CpuId, ahead: Option<EntityId>) -> Result<(), String> {
+        let machine = &self.port.machine;
+        let waits = |e: &&EntityId| machine.state(**e) == State::Waiting && !machine.is_held(**e);
+        let mut waiting = self.threads.iter().filter(waits);
+        let is_free = |e: EntityId| !self.port.is_ahead(e) && machine.params(e).affinity.contains(cpu);
+        let idles = machine.running(cpu).is_none();
+        let late = |e: EntityId| {
+            let assigned = self.rust.machine.allowed(e).first();
+            self.port.is_ahead(e) && assigned == Some(cpu) && ahead.is_none()
+        };
+        match waiting.find(|e| (idles && is_free(**e)) || late(**e)) {
+            Some(e) => Err(format!("at {}, {e} waits, and {cpu:?} runs {:?}", self.now, machine.running(cpu))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the states of all threads, for the message of a failure.
+    fn states(&self) -> String {
+        let side = |side: &Side, e: EntityId| {
+            let promise = side.machine.promise(e).map(|promise| (promise.deadline, promise.remaining));
+            format!("{:?} ahead {} {promise:?}", side.machine.state(e), side.is_ahead(e))
+        };
+        let line = |&e: &EntityId| format!("{e}: Rust {}; port {}\n", side(&self.rust, e), side(&self.port, e));
+        self.threads.iter().map(line).collect()
+    }
+
+    fn run(&mut self, dice: &mut Dice, steps: u32) -> Result<u64, String> {
+        let is_late = dice.one_in(2);
+        for _ in 0..steps {
+            let pause = self.now + Nanos::ns(1 + dice.below(4_000_000));
+            let late = if is_late && dice.one_in(4) { Nanos::ns(dice.below(20_000_000)) } else { Nanos::ZERO };
+            let next = self.rust.next().min(self.port.next()).max(self.now);
+            self.now = next.min(pause).saturating_add(late);
+            let _ = writeln!(self.log, "{} deliver", self.now);
+            self.both(Side::deliver);
+            self.check()?;
+            for _ in 0..dice.below(3) {
+                self.event(dice);
+            }
+            self.both(Side::settle);
+            self.check()?;
+        }
+        Ok(self.runs)
+    }
+}
+
+/// Compares the policies on the trace of a seed. Returns the number of compared decisions for promised threads, or the first
+/// difference.
+pub(crate) fn compare(program: &Program, seed: u64, steps: u32) -> Result<u64, String> {
+    let mut dice = Dice::new(seed);
+    let mut pair = Pair::new(program, &mut dice);
+    let outcome = catch_unwind(AssertUnwindSafe(|| pair.run(&mut dice, steps)));
+    let outcome = outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(text.unwrap_or("a panic").to_string())
+    });
+    let outcome = outcome
+        .map_err(|what| format!("{what}\n{}", catch_unwind(AssertUnwindSafe(|| pair.states())).unwrap_or_default()));
+    outcome.map_err(|what| {
+        let lines: Vec<&str> = pair.log.lines().collect();
+        let last = lines[lines.len().saturating_sub(25)..].join("\n");
+        format!("replay: {SEED}={seed} cargo test -p scx --test port decisions\n{what}\n{last}")
+    })
+}
+
+#[test]
+fn the_decisions_of_the_port_are_those_of_the_rust_policy() {
+    let Some(program) = Program::edf(None) else { return };
+    let only = only_seed();
+    let mut runs = 0;
+    for seed in only.map_or(0..seeds(SEEDS), |seed| seed..seed + 1) {
+        runs += compare(&program, seed, STEPS).unwrap_or_else(|difference| panic!("{difference}"));
+    }
+    println!("{runs} decisions for promised threads are equal");
+    assert!(only.is_some() || runs > 4_000, "{runs} decisions say little");
+}

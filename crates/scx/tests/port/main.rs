@@ -1,0 +1,12 @@
+//! The ports under the machine: the C that the kernel runs, compiled as an ordinary program, keeps the laws and decides as its
+//! Rust policy does. Broken ports are caught.
+//!
+//! The tests compile the ports, which needs a C compiler. Without one, they print `SKIPPED`.
+
+#[path = "../../compile.rs"]
+mod compile;
+mod decisions;
+mod host;
+mod laws;
+mod program;
+mod rivals;

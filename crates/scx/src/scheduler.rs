@@ -9,12 +9,15 @@ use std::fmt;
 use std::fs;
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use sys::attributes::{self, Policy};
 use sys::event::Waiting;
 use zerocopy::FromBytes;
 
 /// Where the kernel describes the loaded scheduler. Source: kernel/sched/ext.c (`scx_sched_attrs`).
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const NAME: &str = "/sys/kernel/sched_ext/root/ops";
+/// The nice value of this thread while it loads a scheduler.
+const NICE_LEAST: i32 = -20;
 /// The only element of an array.
 pub(crate) const ZERO: [u8; 4] = [0; 4];
 
@@ -95,6 +98,22 @@ impl Scheduler {
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
     pub(crate) fn load(
+        programs: &[u8],
+        name: &str,
+        prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
+    ) -> Result<Scheduler, Error> {
+        let me = sys::thread::current();
+        let before = attributes::get(me)?;
+        // The kernel checks the programs for seconds, and a busy host would make them many.
+        if let Policy::Other { .. } = before.policy {
+            attributes::apply(me, before.with_nice(NICE_LEAST))?;
+        }
+        let loaded = Scheduler::load_now(programs, name, prepare);
+        attributes::apply(me, before)?;
+        loaded
+    }
+
+    fn load_now(
         programs: &[u8],
         name: &str,
         prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,

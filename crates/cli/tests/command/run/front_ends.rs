@@ -107,8 +107,8 @@ impl Bare {
         let mut answer = [0; 12];
         bare.socket.read_exact(&mut answer).unwrap();
         assert_eq!(answer, greeting(VERSION));
-        // The directory, the policy of turns without values of knobs, no reservations, no fault, and inheritance.
-        let opening = [&[4][..], b"live", &[1, 8], b"gang-edf", &[0, 0, 0, 0, 0]].concat();
+        // The directory, the policy of turns without values of knobs, no reservations, no scheduler, no fault, and inheritance.
+        let opening = [&[4][..], b"live", &[1, 8], b"gang-edf", &[0; 6]].concat();
         bare.send(&[&[u8::try_from(opening.len()).unwrap(), 0, 0, 0], &opening[..]].concat());
         let ready = bare.receive();
         assert_eq!(ready[0], 0, "it is ready: {ready:?}");

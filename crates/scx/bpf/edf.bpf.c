@@ -10,7 +10,7 @@
  *
  *   wake-up, period timer ──▶ queue of the CPU ──▶ dispatch() ──▶ running ──▶ slice timer ──▶ FAIR or HELD
  *
- * The timers are those of BPF: one for the end of the slice on each CPU, one for the period of each thread.
+ * The timers are those of BPF: one for the end of the slice on each CPU, one for the period of each promise.
  *
  * tests/port compares the decisions for promised threads with those of the Rust policy. The differences:
  *
@@ -118,9 +118,9 @@ static bool move_to_ready(struct task_struct *p, struct promise *promise, u64 fr
 static bool bring_members(struct promise *promise)
 {
 	bool is_under_way = false, has_moved = false;
-	u32 at;
+	u32 at, count = promise->count;
 
-	bpf_for(at, 0, promise->count) {
+	bpf_for(at, 0, count) {
 		s32 tid = promise->members[at & (MEMBERS_MAX - 1)];
 		struct task_struct *p = tid ? bpf_task_from_pid(tid) : 0;
 		struct thread *thread;
@@ -144,7 +144,8 @@ static bool bring_members(struct promise *promise)
 	}
 	if (has_moved)
 		scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
-	return is_under_way;
+	/* A member that has left or come meanwhile has moved others to other places. */
+	return is_under_way || promise->count != count;
 }
 
 static int begin_period(void *map, s32 *number, struct promise *promise)

@@ -40,6 +40,11 @@ static void begin_membership(struct task_struct *p, struct promise *promise, str
 	if (!(p->scx.flags & SCX_TASK_QUEUED))
 		return;
 	begin_runnable(promise, thread, now);
+	/* It may have fallen asleep meanwhile. */
+	if (!(p->scx.flags & SCX_TASK_QUEUED)) {
+		count_blocked(promise, thread, now);
+		return;
+	}
 	/* The timer brings it to the queue of the CPU. */
 	bpf_timer_start(&promise->period, now, BPF_F_TIMER_ABS);
 	if (is_observed)
@@ -75,19 +80,25 @@ static long join(struct order *order, u64 now)
 
 static long leave(struct order *order, u64 now)
 {
+	struct promise *promise = bpf_map_lookup_elem(&promises, &order->promise);
 	struct task_struct *p = bpf_task_from_pid(order->tid);
 	struct thread *thread = p ? thread_of(p) : 0;
-	struct promise *promise = promise_of(thread);
+	bool is_held;
 
+	if (promise)
+		remove_member(promise, order->tid);
 	if (!p)
 		return 0;
-	if (thread && promise) {
-		remove_member(promise, p->pid);
+	if (thread && promise && thread->promise == order->promise) {
+		is_held = promise->account.state == EDF_DEPLETED && p->scx.flags & SCX_TASK_QUEUED && thread->on < 0;
+		/* From now on, its wake-ups and runs do not count. */
+		thread->promise = 0;
 		end_charge(promise, p->pid, now);
 		count_blocked(promise, thread, now);
-		thread->promise = 0;
+		/* Only a thread that waits for a period is in a queue that no CPU looks into. */
+		if (is_held)
+			move_to_fair(p);
 	}
-	move_to_fair(p);
 	bpf_task_release(p);
 	return 0;
 }
@@ -117,6 +128,8 @@ int edf_apply(struct order *order)
 	promise->throughout = false;
 	bpf_spin_unlock(&promise->lock);
 	bpf_timer_start(&promise->period, now, BPF_F_TIMER_ABS);
+	/* A member that runs may have no slice any more. */
+	scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
 

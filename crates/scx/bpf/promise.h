@@ -41,8 +41,8 @@ struct thread {
 	struct member member;
 	/* The CPU on which the thread runs; -1: it does not run. */
 	s32 on;
-	/* Whether it counts as a runnable member of its promise. */
-	bool is_counted;
+	/* Whether it counts as a runnable member of its promise. A word, because orders and callbacks change it at once. */
+	u32 is_counted;
 	/* Whether it waits in the queue of the CPU of its promise. */
 	bool is_ready;
 };
@@ -166,9 +166,8 @@ static u64 count_runnable(struct promise *promise, struct thread *thread, u64 no
 	bool throughout, is_first, has_ended;
 	u64 deadline;
 
-	if (thread->is_counted)
+	if (__sync_val_compare_and_swap(&thread->is_counted, 0, 1))
 		return 0;
-	thread->is_counted = true;
 	bpf_spin_lock(&promise->lock);
 	is_first = promise->runnable++ == 0;
 	if (is_first)
@@ -188,9 +187,8 @@ static u64 count_runnable(struct promise *promise, struct thread *thread, u64 no
 /* A member is no longer runnable. */
 static void count_blocked(struct promise *promise, struct thread *thread, u64 now)
 {
-	if (!thread->is_counted)
+	if (!__sync_val_compare_and_swap(&thread->is_counted, 1, 0))
 		return;
-	thread->is_counted = false;
 	bpf_spin_lock(&promise->lock);
 	if (--promise->runnable == 0) {
 		edf_block(&promise->account, now);

@@ -175,12 +175,12 @@ impl NativeEdf {
         self.order(RawOrder { kind: kind::JOIN, promise, tid, is_helper, ..RawOrder::default() })
     }
 
-    /// Removes a thread from its promise. It competes from now on.
+    /// Removes a thread, which may have ended, from a promise. It competes from now on.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn leave(&self, tid: i32) -> Result<(), Error> {
-        self.order(RawOrder { kind: kind::LEAVE, tid, ..RawOrder::default() })
+    pub fn leave(&self, promise: i32, tid: i32) -> Result<(), Error> {
+        self.order(RawOrder { kind: kind::LEAVE, promise, tid, ..RawOrder::default() })
     }
 
     /// Ends a promise, whose members have left.

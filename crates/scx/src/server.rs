@@ -20,6 +20,8 @@ use sys::event::Bell;
 
 /// Interval of reports.
 const INTERVAL: Nanos = Nanos::ms(20);
+/// Number of orders after which progress is reported although more have come.
+const DONE_EVERY: u64 = 64;
 /// Number of the orders among the event sources; the events of the scheduler have 0.
 const ORDERS: u64 = 1;
 
@@ -131,6 +133,10 @@ impl Server {
                         say(&Report::Refused { order, reason: error.to_string() });
                     }
                     self.done += 1;
+                    // The core waits for progress.
+                    if self.done.is_multiple_of(DONE_EVERY) {
+                        say(&Report::Done { orders: self.done });
+                    }
                 }
                 Err(TryRecvError::Empty) => return Ok(true),
                 Err(TryRecvError::Disconnected) => return Ok(false),
@@ -156,12 +162,16 @@ impl Server {
             }
             Order::Leave { tid } => {
                 let tid = tid.cast_signed();
-                self.promises.values_mut().for_each(|members| members.retain(|it| *it != tid));
-                self.scheduler.leave(tid)?;
+                for (promise, members) in &mut self.promises {
+                    if let Some(at) = members.iter().position(|it| *it == tid) {
+                        members.swap_remove(at);
+                        self.scheduler.leave(*promise, tid)?;
+                    }
+                }
             }
             Order::End { promise } => {
                 for tid in self.promises.remove(&promise).unwrap_or_default() {
-                    self.scheduler.leave(tid)?;
+                    self.scheduler.leave(promise, tid)?;
                 }
                 self.scheduler.end(promise)?;
             }

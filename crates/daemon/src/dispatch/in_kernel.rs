@@ -82,7 +82,9 @@ impl<K: Kernel> Dispatcher<K> {
                 self.order(e);
             }
         }
-        let orders = std::mem::take(&mut self.in_kernel.orders);
+        // A thread leaves one part of a promise before it joins another, on whatever CPUs they are.
+        let mut orders = std::mem::take(&mut self.in_kernel.orders);
+        orders.sort_by_key(|order| !matches!(order, Order::End { .. } | Order::Leave { .. }));
         (if self.in_kernel.is_loaded { orders } else { Vec::new() }, self.take_calls())
     }
 

@@ -133,7 +133,7 @@ impl<K: Kernel> Dispatcher<K> {
             client.set_awaited_of(at, &self.kernel);
         }
         // A thread that sleeps is parked at once, so that many such threads never prolong a turn.
-        if sleeps && !self.suspended {
+        if sleeps && !self.suspended && !client.is_in_kernel {
             client.park(at, &self.kernel);
         }
         self.call.insert(client.cpu);

@@ -63,7 +63,7 @@ impl<K: Kernel> Dispatcher<K> {
             upcoming.add(due.at);
         }
         for (e, client) in self.clients.iter_on(cpu) {
-            if !client.is_blocked {
+            if !client.is_blocked || client.is_in_kernel {
                 continue;
             }
             let left = self.left_of(e);

@@ -226,7 +226,8 @@ fn share<'k>(
     })
 }
 
-/// Starts the other threads of the core, also one for the program `scheduler`, carries out commands in this thread, and ends the other threads. `former` is the
+/// Starts the other threads of the core, carries out commands in this thread, and ends the other threads. A thread has the
+/// program `scheduler` dispatch. `former` is the
 /// state of the former program of this process, and the priority of this thread until that state is in force again.
 fn run(
     shared: &Shared<'_>,

@@ -1,8 +1,8 @@
 //! The thread of the core that has a scheduler in the kernel dispatch the clients: it starts `tactus-scx`, gives it the orders of
 //! the dispatcher, and notes its reports.
 //!
-//! The program is apart from the core because its parts in BPF have another licence. No promise depends on it: if it ends, or if
-//! the kernel removes its scheduler, the agents dispatch again. It ends with the core, whose end closes its input.
+//! The program is apart from the core because its parts in BPF have another licence. If it ends, hangs with an order, or if the
+//! kernel removes its scheduler, the agents dispatch again. It ends with the core, whose end closes its input.
 
 use super::shared::{Shared, at_agent_priority};
 use crate::Explanation;
@@ -10,6 +10,7 @@ use crate::dispatch::KernelPeriods;
 use crate::kernel::priority;
 use orders::{Order, Report};
 use sched::{Instant, Nanos};
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -23,6 +24,10 @@ use sys::event::Waiting;
 use sys::process::Process;
 use sys::{Result, clock, thread};
 
+/// Name of the process of the program.
+const PROGRAM: &str = "tactus-scx";
+/// Whether a scheduler is loaded: kernel/sched/ext.c.
+const STATE: &str = "/sys/kernel/sched_ext/state";
 /// Name of the thread.
 pub(super) const NAME: &str = "tactus-kernel";
 /// Maximum time from a change of a promise to its order.
@@ -47,11 +52,9 @@ pub(super) fn enter() -> Result<()> {
 
 /// Has the scheduler of `program` dispatch the clients, until it or the daemon ends.
 pub(super) fn serve(shared: &Shared<'_>, program: &Path) -> Result<()> {
+    reap_former();
     for start in 1..=STARTS {
-        let served = serve_once(shared, program)?;
-        let call = at_agent_priority(|| shared.lock().end_in_kernel());
-        shared.call(&call);
-        let Err(Ended { reason, was_loaded }) = served else { return Ok(()) };
+        let Err(Ended { reason, was_loaded }) = serve_once(shared, program) else { return Ok(()) };
         if was_loaded || start == STARTS {
             let what = format!("no scheduler in the kernel dispatches the promises: {}", reason.trim_end());
             shared.warn(Explanation::new(
@@ -68,14 +71,24 @@ pub(super) fn serve(shared: &Shared<'_>, program: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Reaps the programs that a former program of this process has started. They have ended with it.
+fn reap_former() {
+    let children = thread::children(std::process::id()).unwrap_or_default().into_iter();
+    let is_former = |child: &u32| thread::status(*child).is_ok_and(|status| status.name == PROGRAM);
+    for program in children.filter(is_former).flat_map(Process::open) {
+        if program.ends_within(END) {
+            let _ = program.reap();
+        }
+    }
+}
+
 /// Why the scheduler has ended.
 struct Ended {
     reason: String,
     was_loaded: bool,
 }
 
-fn serve_once(shared: &Shared<'_>, program: &Path) -> Result<std::result::Result<(), Ended>> {
-    let never_loaded = |reason: String| Ok(Err(Ended { reason, was_loaded: false }));
+fn serve_once(shared: &Shared<'_>, program: &Path) -> std::result::Result<(), Ended> {
     let started = {
         // No descriptor for another program can be inherited meanwhile.
         let _starting = shared.starting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,17 +96,34 @@ fn serve_once(shared: &Shared<'_>, program: &Path) -> Result<std::result::Result
     };
     let mut scheduler = match started {
         Ok(scheduler) => scheduler,
-        Err(error) => return never_loaded(format!("cannot run {}: {error}", program.display())),
+        Err(error) => {
+            let reason = format!("cannot run {}: {error}", program.display());
+            return Err(Ended { reason, was_loaded: false });
+        }
     };
+    let served = pass_on(shared, &mut scheduler);
+    // The agents dispatch before the program ends, which may take long.
+    let call = at_agent_priority(|| shared.lock().end_in_kernel());
+    shared.call(&call);
+    served.map_err(|reason| Ended { reason, was_loaded: scheduler.is_loaded })
+}
+
+/// Passes orders and reports on until the daemon ends.
+///
+/// # Errors
+/// The reason why the scheduler is of no use any longer.
+fn pass_on(shared: &Shared<'_>, scheduler: &mut Scheduler) -> std::result::Result<(), String> {
     let (begin, mut looked) = (clock::now(), Instant::ZERO);
     while !shared.over.load(Ordering::Acquire) {
-        if let Err(reason) = scheduler.hear(|report| note(shared, report)) {
-            return Ok(Err(Ended { reason, was_loaded: scheduler.is_loaded }));
-        }
+        scheduler.hear(|report| note(shared, report))?;
         let now = clock::now();
         if scheduler.is_loaded {
             let looks = looked.saturating_add(LOOK) <= now;
             looked = if looks { now } else { looked };
+            // The program may be stopped.
+            if looks && fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "disabled") {
+                return Err("the kernel has removed it".to_string());
+            }
             let (orders, call) = at_agent_priority(|| {
                 let mut dispatcher = shared.lock();
                 let ended = if looks { dispatcher.look_in_kernel() } else { sched::CpuSet::EMPTY };
@@ -101,15 +131,13 @@ fn serve_once(shared: &Shared<'_>, program: &Path) -> Result<std::result::Result
                 (orders, ended.iter().chain(call.iter()).collect())
             });
             shared.call(&call);
-            if let Err(reason) = scheduler.order(&orders, now) {
-                return Ok(Err(Ended { reason, was_loaded: true }));
-            }
+            scheduler.order(&orders, now)?;
         } else if begin.saturating_add(LOADED) < now {
-            return never_loaded(format!("it is not loaded after {LOADED}"));
+            return Err(format!("it is not loaded after {LOADED}"));
         }
-        scheduler.wait(now.saturating_add(ORDERS))?;
+        scheduler.wait(now.saturating_add(ORDERS)).map_err(|error| error.to_string())?;
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Notes a report of the scheduler.

@@ -189,7 +189,7 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Host,
         cpus: 2,
         tries: 2,
-        suite_rounds: Some(4),
+        suite_rounds: Some(3),
         is_random: true,
         limit: |extent| Duration::from_secs(29 * (seconds(extent) + 4) + 90 + 4 * u64::from(extent.rounds)),
         words: |extent| {

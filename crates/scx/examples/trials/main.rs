@@ -183,7 +183,7 @@ fn native(line: &Line) -> Result<()> {
         let compares = line.long || times == "2ms/10ms";
         for args in [&native[..], &bridge[..]].into_iter().take(if compares { 2 } else { 1 }) {
             let scheduler = Scheduler::start(line, args)?;
-            clock::sleep(Nanos::s(2));
+            clock::sleep(Nanos::ms(1_500));
             let summary = scheduler.end()?;
             let received = &summary["promises"][&promised];
             let (judged, missed) = (received["judged"].as_u64(), received["missed"].as_u64());
@@ -208,7 +208,8 @@ fn native(line: &Line) -> Result<()> {
     scheduler.end()?;
     let ran: Vec<u64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
     println!("  with a hard promise of 1ms/10ms: CPU times {ran:?} us");
-    ensure!(ran[0] <= 210_000 && ran[1..].iter().all(|other| *other > 400_000), "the limit is not kept: {ran:?}");
+    // A kernel that has started a short time ago also tests itself.
+    ensure!(ran[0] <= 210_000 && ran[1..].iter().all(|other| *other > 300_000), "the limit is not kept: {ran:?}");
     let hard = Scheduler::start(line, &["--policy", "cfs", "--native", "--promise", &format!("{promised}=1ms/10ms")]);
     let refused = hard.err().map(|error| error.to_string()).unwrap_or_default();
     ensure!(refused.contains("the policy cfs has no port"), "{refused}");

@@ -2,8 +2,9 @@
 
 use super::scene::{CPU, Scene};
 use daemon::dispatch::{KernelPeriods, Level, PromiseRequest, RaiseBy};
+use daemon::kernel::Kernel;
 use orders::Order;
-use sched::{CpuId, EntityId, Nanos, Reservation};
+use sched::{CpuId, CpuSet, EntityId, Nanos, Reservation};
 use sim::Workload;
 use trace::Event;
 
@@ -108,6 +109,28 @@ fn the_agents_dispatch_the_cpus_of_a_gang() {
     let _ = scene.dispatcher.dismiss(entities[1]);
     let _ = scene.dispatcher.dismiss(entities[2]);
     assert_eq!(orders(&mut scene), [begin(2, cpu, Nanos::ms(1)), join(2, tids[0], false)]);
+}
+
+#[test]
+fn a_thread_leaves_one_part_of_a_promise_before_it_joins_another() {
+    let mut scene = Scene::new(RaiseBy::Inheritance, 2);
+    scene.dispatcher.begin_in_kernel();
+    let request = PromiseRequest { cpus: 2, ..PromiseRequest::new("client", Reservation::new(Nanos::ms(4), PERIOD)) };
+    let (entities, _) = scene.admit(&request, &[HOG[0], HOG[0], HOG[0], HOG[0]]);
+    let machine = scene.dispatcher.machine();
+    let cpus: Vec<CpuId> =
+        entities.expect("there is room").iter().filter_map(|&e| machine.allowed(e).first()).collect();
+    orders(&mut scene);
+    // A thread of the later CPU moves to the earlier one, whose orders come first.
+    let (first, last) = (*cpus.iter().min().unwrap(), *cpus.iter().max().unwrap());
+    let (thread, _) = *scene.dispatcher.confined().iter().find(|(_, cpu)| *cpu == last).expect("it has threads");
+    let handle = scene.daemon.open(thread.tid).unwrap();
+    scene.daemon.set_affinity(&handle, &CpuSet::one(first)).unwrap();
+    let _ = scene.dispatcher.follow(&[thread]);
+    let moved = orders(&mut scene);
+    let is_join = |order: &Order| matches!(order, Order::Join { tid, .. } if *tid == thread.tid);
+    let left = moved.iter().position(|order| *order == Order::Leave { tid: thread.tid }).expect("it leaves");
+    assert!(left < moved.iter().position(is_join).expect("it joins"), "{moved:?}");
 }
 
 #[test]

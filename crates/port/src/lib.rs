@@ -1,8 +1,8 @@
 //! Ports: policies in C for sched_ext that run under the [`Machine`](sched::Machine), so that the simulator, the auditor and
 //! the fuzzer drive the code that the kernel runs.
 //!
-//! The program `tactus-port` (crate `scx`) has the ports, compiled as ordinary C against a shim of the kernel
-//! (`crates/scx/bpf/shim`). The maps of a port are global, so each policy is a process. [`PortPolicy`] tells the process what
+//! Each port has a program of its own, such as `tactus-port-edf` (crate `scx`), compiled as ordinary C against a shim of the
+//! kernel (`crates/scx/bpf/shim`). The maps of a port are global, so each policy is a process. [`PortPolicy`] tells the process what
 //! happens, in lines of text, and carries out what it answers.
 
 mod policy;
@@ -40,7 +40,7 @@ pub struct Promises {
 pub const EDF: Port = Port {
     name: "edf",
     knobs: &[("placement", "partitioned"), ("rest", "renew")],
-    promises: Some(Promises { period_max: Nanos::ns(0xffff_ffff) }),
+    promises: Some(Promises { period_max: orders::PERIOD_MAX }),
     conserving: edf_conserving,
 };
 

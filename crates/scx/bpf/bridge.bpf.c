@@ -430,7 +430,8 @@ static void release(struct task_struct *p, struct thread *thread)
 
 	thread->is_managed = false;
 	bpf_rcu_read_lock();
-	if (!bpf_iter_scx_dsq_new(&it, WAITING, 0)) {
+	/* A thread that sleeps has no place among those that compete. */
+	if (!bpf_iter_scx_dsq_new(&it, WAITING, 0) && p->scx.flags & SCX_TASK_QUEUED) {
 		fair_place(p, &thread->member, bpf_ktime_get_ns(), &place);
 		scx_bpf_dsq_move_set_slice(&it, FAIR_SLICE_NS);
 		scx_bpf_dsq_move_set_vtime(&it, place.at);

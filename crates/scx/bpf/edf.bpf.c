@@ -5,8 +5,9 @@
  *
  * The user side assigns each promise to a CPU, and admits no more than a CPU has, as the Rust policy with placement =
  * partitioned does. Each CPU has a queue of the threads whose promises have a remaining slice, in the order of their deadlines.
- * The members of a promise take turns; a helper precedes the others when it wakes. All other threads run by weight (fair.h) while this queue is empty. A soft reservation whose slice is used up
- * competes with them, and a hard one waits in the queue HELD for its next period.
+ * The members of a promise take turns; a helper precedes the others when it wakes. All other threads run by weight (fair.h) while
+ * this queue is empty. A soft reservation whose slice is used up competes with them, and a hard one waits in the queue HELD for
+ * its next period.
  *
  *   wake-up, period timer ──▶ queue of the CPU ──▶ dispatch() ──▶ running ──▶ slice timer ──▶ FAIR or HELD
  *

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const ARROWS: &[(&str, &[&str])] = &[
     ("sched", &[]),
     ("policies", &["sched"]),
-    ("port", &["policies", "sched"]),
+    ("port", &["orders", "policies", "sched"]),
     ("sys", &["sched"]),
     ("trace", &["sched"]),
     ("sim", &["sched", "trace"]),

@@ -97,12 +97,14 @@ export function mayChange(by: Caller | undefined, vm: Vm | undefined): boolean {
 /** Whether the client may change anything. */
 export const mayChangeAny = computed(() => mayChange(caller.value, undefined));
 
-/** Applies the VMs of a message. `isWhole`: a VM that is missing has ended. */
+/** Applies the VMs of a message. `isWhole`: the first message of a connection, and a VM that is missing has ended. A reply to
+ * a change can overtake the stream, so a later message with an older generation does not replace it. */
 export function applyVms({ vms, gone }: LiveVms, isWhole: boolean): void {
   batch(() => {
     let isArranged = false;
     for (const vm of vms) {
       const row = rows.get(vm.id);
+      if (!isWhole && row && vm.generation < row.vm.peek().generation) continue;
       isArranged ||= !row || row.vm.peek().generation !== vm.generation;
       if (row) row.vm.value = vm;
       else rows.set(vm.id, { vm: signal(vm), samples: new Samples(), sampled: signal(0) });
@@ -223,7 +225,7 @@ export function begin(): void {
       const vms = Array.from(rows.values(), ({ vm }) => vm.peek());
       const all: LiveVms = { at_ms: Date.now(), vms, gone: [] };
       const past = events.peek().map((event) => ({ name: event.event, data: JSON.stringify(event), id: String(event.number) }));
-      return [{ name: "all", data: JSON.stringify(all) }, ...past];
+      return [{ name: "vms", data: JSON.stringify(all) }, ...past];
     },
   });
   keepAddress();

@@ -154,6 +154,20 @@ test("samples are rates, and a new promise begins at zero", async () => {
   assert.deepEqual([samples.recent().used, samples.recent().missed, samples.recent().judged], [0.25, 3, 12]);
 });
 
+test("a reply that has overtaken the stream stays until the stream has it, or begins again", async () => {
+  const { applyVms, rows } = await load("store");
+  const generation = () => rows.get("a").vm.peek().generation;
+  const message = (generation) => ({ at_ms: 0, vms: [vm("a", { generation })], gone: [] });
+  applyVms(message(4), true);
+  rows.get("a").vm.value = vm("a", { generation: 6 });
+  applyVms(message(5), false);
+  assert.equal(generation(), 6);
+  applyVms(message(7), false);
+  assert.equal(generation(), 7);
+  applyVms(message(1), true);
+  assert.equal(generation(), 1, "a service without its state counts anew");
+});
+
 test("a change is undone to the state before, or to what the VM carries", async () => {
   const { undo, description } = await load("change-log");
   const changed = (number, by, before, desired) => ({ number, at_ms: 0, vm: "a", event: "changed", by, before, desired });

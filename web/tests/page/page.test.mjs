@@ -48,8 +48,14 @@ const text = (selector, on = page) => on.textContent(selector);
 const verdict = (word, on = page) => until(word, async () => (await text(".verdict", on)).includes(word));
 const change = (name, ...args) => service.tactus("set", name, ...args);
 
+/** Gives a VM a promise, and waits for its row: a draft from before the change would be refused. */
+async function give(name, slice, period, { on = page, also = [] } = {}) {
+  change(name, "--slice", slice, "--period", period, ...also);
+  await until("the row has it", async () => (await text(`tr[data-id="${name}"] .asked`, on)) === `${slice} in ${period}`);
+}
+
 test("a slider previews, Enter applies, and Esc reverts", async () => {
-  change("vm-a", "--slice", "2ms", "--period", "10ms");
+  await give("vm-a", "2ms", "10ms");
   await edit("vm-a");
   const slider = page.getByLabel("Slice on a logarithmic scale");
   await slider.focus();
@@ -69,7 +75,7 @@ test("a slider previews, Enter applies, and Esc reverts", async () => {
 });
 
 test("a preview predicts what a promise gives, and changes nothing", async () => {
-  change("vm-hog", "--slice", "1ms", "--period", "20ms");
+  await give("vm-hog", "1ms", "20ms");
   await edit("vm-hog");
   await page.fill("#slice", "6ms");
   const cell = (row) => page.locator(".comparison .pairs tbody tr").nth(row).locator("td").first().innerText();
@@ -100,7 +106,7 @@ test("the remedy of a refusal is taken by a click", async () => {
 });
 
 test("the end of another promise makes room by a click", async () => {
-  for (const name of ["vm-a", "vm-hog"]) change(name, "--slice", "8ms", "--period", "10ms");
+  for (const name of ["vm-a", "vm-hog"]) await give(name, "8ms", "10ms");
   await edit("vm-b");
   await page.fill("#period", "10ms");
   await page.fill("#slice", "8ms");
@@ -115,9 +121,8 @@ test("the end of another promise makes room by a click", async () => {
 });
 
 test("several VMs are edited at once, and fields that were not touched stay", async () => {
-  change("vm-a", "--slice", "1ms", "--period", "10ms");
-  change("vm-b", "--slice", "2ms", "--period", "20ms", "--weight", "70");
-  await until("the rows have it", async () => (await text('tr[data-id="vm-b"] .asked')) === "2ms in 20ms");
+  await give("vm-a", "1ms", "10ms");
+  await give("vm-b", "2ms", "20ms", { also: ["--weight", "70"] });
   await page.getByLabel("Select vm-a").check();
   await page.getByLabel("Select vm-b").check();
   assert.equal(await page.getAttribute("#slice", "placeholder"), "differ");
@@ -133,7 +138,7 @@ test("several VMs are edited at once, and fields that were not touched stay", as
 });
 
 test("of two browsers that change one VM, the second is told, and can keep its draft", async () => {
-  change("vm-a", "--slice", "2ms", "--period", "10ms");
+  await give("vm-a", "2ms", "10ms");
   const other = await chromium.newContext();
   const second = await open(other, web.url);
   await edit("vm-a");
@@ -156,7 +161,7 @@ test("of two browsers that change one VM, the second is told, and can keep its d
 });
 
 test("with the switch Live, each input changes the VM, at most ten times a second", async () => {
-  change("vm-a", "--slice", "1ms", "--period", "10ms");
+  await give("vm-a", "1ms", "10ms");
   await edit("vm-a");
   await page.getByRole("switch", { name: "Live" }).check();
   await page.getByLabel("Slice on a logarithmic scale").focus();
@@ -174,7 +179,7 @@ test("with the switch Live, each input changes the VM, at most ten times a secon
 });
 
 test("the stick of a gamepad moves the slice, and the gamepad rumbles when the promise is impossible", async () => {
-  change("vm-a", "--slice", "2ms", "--period", "10ms");
+  await give("vm-a", "2ms", "10ms");
   const steered = await context.newPage();
   await steered.addInitScript(() => {
     window.rumbles = 0;
@@ -183,6 +188,7 @@ test("the stick of a gamepad moves the slice, and the gamepad rumbles when the p
     navigator.getGamepads = () => [window.pad, null];
   });
   await steered.goto(web.url);
+  await steered.waitForSelector('tr[data-id="vm-a"]');
   await edit("vm-a", steered);
   const stick = (x, y) => steered.evaluate(([x, y]) => void (window.pad.axes = [x, y]), [x, y]);
   await stick(0, -0.5);
@@ -201,9 +207,7 @@ test("the stick of a gamepad moves the slice, and the gamepad rumbles when the p
 });
 
 test("an applied draft is undone beside its answer, and the end of a promise is said", async () => {
-  change("vm-b", "--slice", "1ms", "--period", "10ms");
-  // A draft from before the change would be refused.
-  await until("the row has it", async () => (await text('tr[data-id="vm-b"] .asked')) === "1ms in 10ms");
+  await give("vm-b", "1ms", "10ms");
   await edit("vm-b");
   await page.fill("#slice", "2ms");
   await page.keyboard.press("Enter");

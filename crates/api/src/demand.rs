@@ -26,6 +26,10 @@ pub struct Demand {
 pub struct VmDemand {
     /// Id of the VM.
     pub id: String,
+    /// Time from the end of the observation to the end of the current period of its promise. Absent: no promise is in force, or
+    /// no period has ended yet. Unit: ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_left_ns: Option<u64>,
     /// The threads that the VM had at the start, by tid.
     pub threads: Vec<ThreadDemand>,
 }

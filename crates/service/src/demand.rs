@@ -2,6 +2,7 @@
 
 use crate::bursts::Bursts;
 use crate::host_switches::HostSwitches;
+use crate::standing::Periods;
 use crate::usage::{VmThread, threads_of};
 use api::{Demand, ThreadDemand, Vm, VmDemand};
 use sched::{Instant, Nanos};
@@ -12,8 +13,8 @@ use sys::switches::{Switch, Turn};
 /// Interval between two readings of the records. The buffer of a CPU has room for about a thousand switches.
 const READING: Nanos = Nanos::ms(10);
 
-/// Observes the threads of `vms` for `length`.
-pub(crate) fn observe(vms: &[Vm], length: Nanos) -> Demand {
+/// Observes the threads of `vms` for `length`. `periods` are those of the promises, by id of the VM.
+pub(crate) fn observe(vms: &[Vm], periods: &BTreeMap<String, Periods>, length: Nanos) -> Demand {
     let from = clock::now();
     let threads: Vec<(&Vm, Vec<VmThread>)> =
         vms.iter().filter_map(|vm| Some((vm, threads_of(vm.process?, &vm.vcpus)))).collect();
@@ -33,7 +34,8 @@ pub(crate) fn observe(vms: &[Vm], length: Nanos) -> Demand {
     let until = clock::now();
     let vms = threads.into_iter().map(|(vm, threads)| {
         let threads = threads.into_iter().map(|thread| all.demand(thread, from, until, unrecorded.is_none())).collect();
-        VmDemand { id: vm.id.clone(), threads }
+        let period_left_ns = periods.get(&vm.id).map(|periods| periods.left(until).as_ns());
+        VmDemand { id: vm.id.clone(), period_left_ns, threads }
     });
     let (vms, length_ns) = (vms.collect(), until.saturating_since(from).as_ns());
     Demand { length_ns, vms, unrecorded, lost: switches.map_or(0, |switches| switches.lost) }

@@ -280,10 +280,10 @@ impl Reconciler {
             standing.measured.lost += news.lost;
             of.extend(standing.enforced.entities().iter().map(|&e| (e, at)));
         }
-        for (_, event) in &news.events {
+        for (at, event) in &news.events {
             let (Event::Period { entity, .. } | Event::Kept { entity, .. }) = event else { continue };
-            if let Some(&at) = of.get(entity) {
-                standings[at].hear(event);
+            if let Some(&of) = of.get(entity) {
+                standings[of].hear(event, *at);
             }
         }
         for standing in &mut standings {

@@ -14,6 +14,21 @@ use trace::Event;
 /// whose vCPUs do not run yet, and a thread that another program has moved, need a second attempt.
 pub(crate) const RETRY: (Nanos, Nanos) = (Nanos::ms(100), Nanos::s(30));
 
+/// The periods of a promise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Periods {
+    /// Instant at which the latest period ended.
+    pub(crate) ended: Instant,
+    pub(crate) length: Nanos,
+}
+
+impl Periods {
+    /// Returns the time from `now` to the end of the current period, if each period follows the one before.
+    pub(crate) fn left(self, now: Instant) -> Nanos {
+        self.length - Nanos::ns(now.saturating_since(self.ended).as_ns() % self.length.as_ns())
+    }
+}
+
 /// What the service knows about a running VM.
 #[derive(Debug)]
 pub(crate) struct Standing {
@@ -21,6 +36,8 @@ pub(crate) struct Standing {
     pub(crate) measured: Measured,
     /// The measurements of each entity of the promise: its part of the promise on one CPU.
     pub(crate) of_entities: BTreeMap<EntityId, Measured>,
+    /// Instant at which the latest period of the promise ended.
+    pub(crate) period_ended: Option<Instant>,
     /// The entities to which the promise is not kept, according to the core.
     pub(crate) short: BTreeSet<EntityId>,
     /// Whether a scheduler in the kernel dispatches the whole promise.
@@ -38,6 +55,7 @@ impl Default for Standing {
             enforced: Enforced::default(),
             measured: Measured::default(),
             of_entities: BTreeMap::new(),
+            period_ended: None,
             short: BTreeSet::new(),
             is_in_kernel: false,
             refused: None,
@@ -66,15 +84,17 @@ impl Standing {
         let outcome = self.enforced.become_desired(core, vm, desired);
         if self.enforced.request() != before.as_ref() {
             (self.measured, self.short) = (Measured::default(), BTreeSet::new());
+            self.period_ended = None;
             self.of_entities.clear();
         }
         outcome
     }
 
-    /// Counts a period, or notes whether the promise is kept.
-    pub(crate) fn hear(&mut self, event: &Event) {
+    /// Counts a period, which ended at `at`, or notes whether the promise is kept.
+    pub(crate) fn hear(&mut self, event: &Event, at: Instant) {
         match *event {
             Event::Period { entity, due, delivered, throughout } => {
+                self.period_ended = Some(at);
                 for measured in [&mut self.measured, self.of_entities.entry(entity).or_default()] {
                     measured.count(due.as_ns(), delivered.as_ns(), throughout);
                 }
@@ -83,6 +103,11 @@ impl Standing {
             Event::Kept { entity, kept: false, .. } => drop(self.short.insert(entity)),
             _ => {}
         }
+    }
+
+    /// Returns the periods of the promise; `None`: none has ended yet.
+    pub(crate) fn periods(&self) -> Option<Periods> {
+        Some(Periods { ended: self.period_ended?, length: self.enforced.request()?.reservation.period })
     }
 
     /// Ends the promise, because the core has dismissed one of its entities. It is tried again after a pause.

@@ -242,7 +242,9 @@ impl SimulatedHost {
                 let ThreadUsage { tid, name, is_vcpu, .. } = usage;
                 ThreadDemand { tid, name, is_vcpu, is_observed: true, bursts }
             };
-            VmDemand { id: self.id(index), threads: usages.into_iter().map(of_thread).collect() }
+            let promise = self.vms[index].members.first().and_then(|&member| self.session.promise(member));
+            let period_left_ns = promise.map(|promise| promise.deadline.saturating_since(self.now()).as_ns());
+            VmDemand { id: self.id(index), period_left_ns, threads: usages.into_iter().map(of_thread).collect() }
         };
         let vms = self.present().into_iter().map(demand).collect();
         Demand { length_ns: length.as_ns(), vms, unrecorded: None, lost: 0 }

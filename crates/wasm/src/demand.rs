@@ -46,6 +46,16 @@ impl Demand {
         }
     }
 
+    /// Returns the demand from the end of an observation of `length` ns on. A timer goes on. Events repeat from the start of the
+    /// observation, because their instants depend on the CPU time that the thread received.
+    pub(crate) fn after(self, length: u64) -> Demand {
+        let Demand::Timer { first, period, mut jobs } = self else { return self };
+        let passed = length.saturating_sub(first).div_ceil(period);
+        let number = usize::try_from(passed).unwrap_or(usize::MAX) % jobs.len();
+        jobs.rotate_left(number);
+        Demand::Timer { first: (first + passed * period).saturating_sub(length), period, jobs }
+    }
+
     /// Returns the timer of a thread; `None`: the starts have no common period.
     fn of_timer(bursts: &[Burst]) -> Option<Demand> {
         if bursts.len() < BURSTS_LEAST {
@@ -131,6 +141,11 @@ mod tests {
     fn starts_at_multiples_of_a_period_are_those_of_a_timer() {
         let timer = |jobs| Demand::Timer { first: 3_000_000, period: 10_000_000, jobs };
         assert_eq!(Demand::of(&every_10_ms(20, |_| 0), true), timer(vec![2_000_000; 20]));
+        let after = |length| Demand::of(&every_10_ms(20, |_| 0), true).after(length);
+        let goes_on = |first| Demand::Timer { first, period: 10_000_000, jobs: vec![2_000_000; 20] };
+        assert_eq!(after(0), goes_on(3_000_000));
+        assert_eq!(after(199_000_000), goes_on(4_000_000));
+        assert_eq!(after(203_000_000), goes_on(0));
         // Starts are late by up to 0.8 ms.
         let Demand::Timer { period, .. } = Demand::of(&every_10_ms(20, |number| number * 7 % 5 * 200_000), true) else {
             panic!("it is a timer")

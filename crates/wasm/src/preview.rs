@@ -1,8 +1,10 @@
 //! [`preview`]: what a host would do with other promises, from the demand of its VMs.
 //!
 //! The host becomes a scenario under its policy. Each VM is a VM with as many vCPUs as its promise has CPUs, and a
-//! guest in which its threads run in turns. A thread repeats what was observed of it ([`Demand`]): the host relives the time
-//! of the observation, with other promises. A thread that was not observed counts as always runnable. The time that no promise needs is shared as the policy does it, and not as the kernel of the host.
+//! guest in which its threads run in turns. A thread repeats what was observed of it ([`Demand`]): its timer goes on, and its
+//! other bursts come again as in the observation. A thread that was not observed counts as always runnable. The period in
+//! force of a VM that is always runnable goes on. The time that no promise needs is shared as the policy does it, and not as
+//! the kernel of the host.
 
 use crate::demand::{Burst, Demand};
 use input::files::Files;
@@ -18,6 +20,9 @@ use std::sync::Arc;
 
 /// Knob that keeps a policy from allocating time that no promise needs. On a real host, the kernel allocates this time.
 const ENFORCE: &str = "enforce";
+/// Knob that determines when the first period of a changed promise begins: at once, or when the used part of the slice is due,
+/// and at the latest at the end of the current period.
+const CHANGE: &str = "change";
 /// Minimum horizon of a preview, and the number of the longest periods that it has at least.
 const HORIZON: Nanos = Nanos::s(1);
 const PERIODS: u64 = 5;
@@ -71,8 +76,22 @@ pub struct PreviewVm {
     /// Whether something else is desired than what is in force.
     #[serde(default)]
     pub is_changed: bool,
+    /// Time from the end of the observation to the end of the current period of the promise in force. `None`: it is not known.
+    /// Unit: ns.
+    #[serde(default)]
+    pub period_left_ns: Option<u64>,
     /// The threads.
     pub threads: Vec<Thread>,
+}
+
+impl PreviewVm {
+    /// Returns the time until the first period of the promise begins; `None`: it begins at once. The period of a VM that
+    /// sleeps mostly begins when it wakes up.
+    fn start(&self, policy: &HostPolicy) -> Option<u64> {
+        let is_awake = self.threads.iter().all(|thread| thread.demand() == Demand::Always);
+        let has_period = !self.is_changed || policy.knobs.get(CHANGE).is_some_and(|change| change == "due");
+        self.period_left_ns.filter(|_| is_awake && has_period)
+    }
 }
 
 /// What is desired for a VM: the part of the interface of the service that a preview needs.
@@ -132,6 +151,12 @@ pub struct Thread {
     pub bursts: Vec<Burst>,
     /// Whether the bursts were observed. A thread that slept throughout was observed, and has none.
     pub is_observed: bool,
+}
+
+impl Thread {
+    fn demand(&self) -> Demand {
+        Demand::of(&self.bursts[self.bursts.len().saturating_sub(BURSTS_MOST)..], self.is_observed)
+    }
 }
 
 /// What a host would do.
@@ -302,6 +327,9 @@ fn write(request: &PreviewRequest, stays: fn(&PreviewVm) -> bool) -> Written {
         if let Some(Promise { slice_ns, period_ns, gang, limit, .. }) = promise {
             let slice = slice_ns / cpus as u64;
             line(format!("slice = \"{slice}ns\"\nperiod = \"{period_ns}ns\"\ngang = {}", *gang && cpus > 1));
+            if let Some(start) = vm.start(&request.policy) {
+                line(format!("start = \"{start}ns\""));
+            }
             line(format!("limit = \"{}\"", if matches!(limit, Limit::Hard) { "hard" } else { "soft" }));
         }
         let places: Vec<String> = vm.cpus.iter().filter(|cpu| **cpu < request.cpus).map(usize::to_string).collect();
@@ -315,7 +343,7 @@ fn write(request: &PreviewRequest, stays: fn(&PreviewVm) -> bool) -> Written {
             line(format!("cap = {cap}"));
         }
         for (number, thread) in vm.threads.iter().enumerate() {
-            let Some(workload) = workload(thread, &format!("vm{at}-{number}.json"), &mut files) else { continue };
+            let Some(workload) = workload(thread, request.observed_ns, &format!("vm{at}-{number}.json"), &mut files) else { continue };
             line(format!("[[vm.task]]\nname = \"thread-{number}\"\nworkload = {workload}"));
         }
     }
@@ -323,10 +351,9 @@ fn write(request: &PreviewRequest, stays: fn(&PreviewVm) -> bool) -> Written {
 }
 
 /// Returns the workload of a thread, and adds its file; `None`: the thread sleeps throughout.
-fn workload(thread: &Thread, name: &str, files: &mut BTreeMap<String, String>) -> Option<String> {
+fn workload(thread: &Thread, observed_ns: u64, name: &str, files: &mut BTreeMap<String, String>) -> Option<String> {
     let (us, nearest) = (|ns: u64| ns.div_ceil(1_000), |ns: u64| (ns + 500) / 1_000);
-    let bursts = &thread.bursts[thread.bursts.len().saturating_sub(BURSTS_MOST)..];
-    let (first, events): (u64, Vec<String>) = match Demand::of(bursts, thread.is_observed) {
+    let (first, events): (u64, Vec<String>) = match thread.demand().after(observed_ns) {
         Demand::Nothing => return None,
         Demand::Always => return Some("\"hog\"".to_string()),
         Demand::Timer { first, period, jobs } => {
@@ -397,7 +424,7 @@ mod tests {
             limit: Limit::Soft,
         });
         let desired = Desired { promise, ..Desired::default() };
-        PreviewVm { id: id.to_string(), desired, cpus: Vec::new(), is_changed: false, threads }
+        PreviewVm { id: id.to_string(), desired, cpus: Vec::new(), is_changed: false, period_left_ns: None, threads }
     }
 
     /// A host with the policy of the core.
@@ -469,7 +496,7 @@ mod tests {
         let promise = Promise { slice_ns: 8_000_000, period_ns: 10_000_000, cpus: 2, gang: true, limit: Limit::Hard };
         let desired = Desired { promise: Some(promise), ..Desired::default() };
         let gang =
-            PreviewVm { id: "gang".into(), desired, cpus: Vec::new(), is_changed: false, threads: vec![hog(), hog()] };
+            PreviewVm { id: "gang".into(), desired, cpus: Vec::new(), is_changed: false, period_left_ns: None, threads: vec![hog(), hog()] };
         let mut paused = gang.clone();
         paused.desired.paused = true;
         let of = |vm: &PreviewVm| run(2, vec![vm.clone(), self::vm("hog", None, vec![hog(), hog()])]).vms.remove(0);

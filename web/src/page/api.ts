@@ -216,6 +216,7 @@ export interface Demand {
   length_ns: number;
   vms: {
     id: string;
+    period_left_ns?: number;
     threads: { tid: number; name: string; is_vcpu: boolean; is_observed: boolean; bursts: [number, number, number][] }[];
   }[];
   unrecorded?: string;

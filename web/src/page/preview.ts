@@ -3,19 +3,19 @@
 import { signal } from "@preact/signals";
 import type { Cpus, Demand, Desired, Host, HostPolicy, Vm } from "./api";
 
+/** The demand of a VM. */
+interface OfVm {
+  period_left_ns?: number;
+  threads: { is_vcpu: boolean; is_observed: boolean; bursts: [number, number, number][] }[];
+}
+
 /** The host with its VMs, as the module `preview` of the crate `wasm` reads it. */
 export interface PreviewRequest {
   cpus: number;
   policy: HostPolicy;
   simulated: boolean;
   observed_ns: number;
-  vms: {
-    id: string;
-    desired: Desired;
-    cpus: number[];
-    is_changed: boolean;
-    threads: { is_vcpu: boolean; is_observed: boolean; bursts: [number, number, number][] }[];
-  }[];
+  vms: ({ id: string; desired: Desired; cpus: number[]; is_changed: boolean } & OfVm)[];
 }
 
 /** What is known of the host beside its VMs. */
@@ -53,7 +53,7 @@ export interface Preview {
 export const simulator = signal<Preview | undefined>(undefined);
 
 /** A VM of unknown demand counts as always runnable. */
-const UNKNOWN = [{ is_vcpu: true, is_observed: false, bursts: [] }];
+const UNKNOWN: OfVm = { threads: [{ is_vcpu: true, is_observed: false, bursts: [] }] };
 const NOTHING: Desired = { paused: false };
 
 /** Returns the host as it would be with other desired states of some VMs, by id. Of the others, what is in force counts. */
@@ -62,7 +62,7 @@ export function previewRequest(
   vms: readonly Vm[],
   changes: ReadonlyMap<string, Desired>,
 ): PreviewRequest {
-  const threads = new Map(demand.vms.map((vm) => [vm.id, vm.threads]));
+  const demands = new Map<string, OfVm>(demand.vms.map((vm) => [vm.id, vm]));
   const cpusOf = (id: string) => cpus.cpus.filter(({ promises }) => promises.some(({ vm }) => vm === id)).map(({ cpu }) => cpu);
   const running = vms.filter((vm) => vm.process);
   return {
@@ -70,12 +70,16 @@ export function previewRequest(
     policy,
     simulated: host.simulated ?? false,
     observed_ns: demand.length_ns,
-    vms: running.map((vm) => ({
-      id: vm.id,
-      desired: changes.get(vm.id) ?? (vm.state.phase === "refused" ? NOTHING : vm.desired),
-      cpus: cpusOf(vm.id),
-      is_changed: changes.has(vm.id),
-      threads: (threads.get(vm.id) ?? UNKNOWN).map(({ is_vcpu, is_observed, bursts }) => ({ is_vcpu, is_observed, bursts })),
-    })),
+    vms: running.map((vm) => {
+      const { period_left_ns, threads } = demands.get(vm.id) ?? UNKNOWN;
+      return {
+        id: vm.id,
+        desired: changes.get(vm.id) ?? (vm.state.phase === "refused" ? NOTHING : vm.desired),
+        cpus: cpusOf(vm.id),
+        is_changed: changes.has(vm.id),
+        ...(period_left_ns === undefined ? {} : { period_left_ns }),
+        threads: threads.map(({ is_vcpu, is_observed, bursts }) => ({ is_vcpu, is_observed, bursts })),
+      };
+    }),
   };
 }

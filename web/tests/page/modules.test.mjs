@@ -220,7 +220,7 @@ test("a preview has what is in force, and a VM of unknown demand is always runna
   const { previewRequest } = await load("preview");
   const promise = { slice_ns: 9e6, period_ns: 10e6, cpus: 1, gang: false, limit: "soft", mechanism: "auto" };
   const vm = (id, phase) => ({ id, process: { pid: 1 }, desired: { promise, paused: false }, state: { phase } });
-  const demand = { vms: [{ id: "kept", threads: [{ is_vcpu: true, is_observed: true, bursts: [[0, 1, 2]] }] }] };
+  const demand = { vms: [{ id: "kept", period_left_ns: 7, threads: [{ is_vcpu: true, is_observed: true, bursts: [[0, 1, 2]] }] }] };
   const cpus = { cpus: [{ cpu: 0, promises: [] }, { cpu: 1, promises: [{ vm: "kept" }] }] };
   const observed = { host: { cpus: 2 }, policy: { name: "edf", knobs: {} }, cpus, demand };
   const all = [vm("kept", "kept"), vm("refused", "refused")];
@@ -228,6 +228,7 @@ test("a preview has what is in force, and a VM of unknown demand is always runna
   assert.deepEqual(vms.map(({ desired }) => desired.promise?.slice_ns), [9e6, undefined]);
   assert.deepEqual(vms.map(({ threads }) => threads[0].is_observed), [true, false]);
   assert.deepEqual(vms.map(({ cpus }) => cpus), [[1], []]);
+  assert.deepEqual(vms.map(({ period_left_ns }) => period_left_ns), [7, undefined]);
   const changed = previewRequest(observed, all, new Map([["refused", { promise, paused: false }]]));
   assert.deepEqual(changed.vms.map(({ is_changed }) => is_changed), [false, true]);
   assert.equal(changed.vms[1].desired.promise.slice_ns, 9e6);

@@ -61,8 +61,8 @@ impl ManagedHost for Reconciler {
     }
 
     fn demand(&mut self, length: Nanos) -> Reading<Demand> {
-        let vms = Reconciler::list(self);
-        Reading::blocking(move || demand::observe(&vms, length))
+        let (vms, periods) = (Reconciler::list(self), self.periods());
+        Reading::blocking(move || demand::observe(&vms, &periods, length))
     }
 
     fn timeline(&mut self, length: Nanos) -> Reading<Timeline> {

@@ -4,7 +4,7 @@ use super::Reconciler;
 use crate::carried::Wanted;
 use crate::inventory::Found;
 use crate::managed_host::PerCpu;
-use crate::standing::Standing;
+use crate::standing::{Periods, Standing};
 use crate::terms;
 use api::{Cpu, Cpus, History, Host, Kind, Phase, Problem, PromisedPart, State, Vm};
 use daemon::live::Client;
@@ -64,6 +64,12 @@ impl Reconciler {
         let mut all: Vec<Vm> = self.ids().iter().filter_map(|id| self.vm(id)).collect();
         all.sort_by(|one, other| (&one.name, &one.id).cmp(&(&other.name, &other.id)));
         all
+    }
+
+    /// Returns the periods of the promises in force, by id of the VM.
+    pub(crate) fn periods(&self) -> BTreeMap<String, Periods> {
+        let periods = |(id, standing): (&String, &Standing)| Some((id.clone(), standing.periods()?));
+        self.standings.iter().filter_map(periods).collect()
     }
 
     /// Returns the VM with this id or name, or the process `pid:NUMBER`.

@@ -36,6 +36,8 @@ fn the_views_of_a_host_show_a_promise_where_it_is_kept() {
         assert!(stretches.iter().any(|it| it[2] == index), "it ran on CPU {cpu}: {here}");
     }
     let demand = service.get("/v1/demand?length_ms=200");
+    let left_ns = demand["vms"][0]["period_left_ns"].as_u64();
+    assert!(left_ns.is_some_and(|left| (1..=10_000_000).contains(&left)), "{demand}");
     if demand["unrecorded"].is_null() {
         let threads = &demand["vms"][0]["threads"];
         // The hog never sleeps.

@@ -84,6 +84,14 @@ pub(crate) fn bpf() -> Result<(), String> {
     debian("clang for BPF, with libelf and zlib", &["clang-19", "libelf-dev", "zlib1g-dev"], has)
 }
 
+/// Installs the library for filters of system calls, which schedulers of other projects need, if it is missing.
+///
+/// # Errors
+/// The reason why the library is missing.
+pub(crate) fn seccomp() -> Result<(), String> {
+    debian("libseccomp", &["libseccomp-dev"], || Path::new("/usr/include/seccomp.h").exists())
+}
+
 /// Installs curl, the foreign client of the service, if it is missing.
 ///
 /// # Errors

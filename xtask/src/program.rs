@@ -40,6 +40,9 @@ pub(crate) const FORK_JOIN: Program = Program { kind: "--example", name: "fork-j
 /// The live part of the benchmarks, which compares mechanisms of promises.
 pub(crate) const PROMISES: Program = Program { kind: "--bench", name: "promises", feature: None };
 
+/// The profile of `cargo test`.
+pub(crate) const TEST: &str = "test";
+
 /// The feature of programs in BPF, which are compiled by clang.
 pub(crate) const BPF: &str = "scx/bpf";
 /// The program that schedules a kernel through sched_ext.
@@ -50,7 +53,7 @@ pub(crate) const TRIALS: Program = Program { kind: "--example", name: "trials", 
 impl Program {
     /// Builds the program in the profile of `cargo test`, and returns the path of its file.
     pub(crate) fn build(self) -> Result<PathBuf> {
-        self.build_in("test")
+        self.build_in(TEST)
     }
 
     /// Builds the program in `profile`, a profile of cargo, and returns the path of its file.

@@ -10,6 +10,9 @@
  *                   │                           ▲
  *                   └── event ──▶ user side ── command, kick
  *
+ * Where the policy lets no thread wait for an idle CPU, the bridge chooses a thread by itself if no other thread waits and its last CPU
+ * has nothing else to run. The user side is told, and applies the events at their own instants when it is next awake.
+ *
  * There are two modes. If all threads are managed, a thread runs only while it is chosen. If the threads of some processes
  * are managed, the user side chooses a thread while its promise has CPU time left; these and all other threads compete by
  * weight (queue FAIR) for the CPUs without a chosen thread.
@@ -20,16 +23,12 @@
  */
 #include "kernel.h"
 #include "cgroups.h"
+#include "choice.h"
 #include "events.h"
 #include "interface.h"
 
 char _license[] SEC("license") = "GPL";
 
-/* The queue of managed threads that wait for the user side. */
-#define WAITING 1
-
-/* Slice of a chosen thread. The user side ends time slices, so this is only the interval of checks. */
-#define CHOSEN_SLICE_NS SCX_SLICE_DFL
 /*
  * Interval of the heartbeat, and the numbers of beats without a batch after which the bridge dispatches by itself, and ends.
  * Beats are counted, not time: after a pause of the whole machine, the user side has as much time as the bridge.
@@ -38,32 +37,9 @@ char _license[] SEC("license") = "GPL";
 #define LATE_BEATS 3
 #define GONE_BEATS 8
 
-/* A thread, from init_task() until its end. */
-struct thread {
-	bool is_managed;
-	/* Whether the thread competes by weight while it is not chosen. */
-	bool competes;
-	/* The CPU for which the user side has chosen the thread last. */
-	s32 cpu;
-	/* Its share among the threads that compete. */
-	struct member member;
-	/*
-	 * Whether it was chosen when it began to run. This time does not count for its share: beside it, others compete, or, if all are
-	 * managed, a fallback begins with equal threads.
-	 */
-	bool is_ahead;
-};
-
 struct timer {
 	struct bpf_timer timer;
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct thread);
-} threads SEC(".maps");
 
 /* The managed processes, if not all are. */
 struct {
@@ -72,13 +48,6 @@ struct {
 	__type(key, s32);
 	__type(value, u32);
 } processes SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct settings);
-} settings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -94,20 +63,6 @@ struct {
 	__type(value, struct timer);
 } heartbeat SEC(".maps");
 
-/* The choice of the user side for a CPU. */
-struct choice {
-	/* The thread; 0: none. */
-	s32 tid;
-	/* Whether the thread was in no queue when the CPU looked for it. */
-	u32 is_absent;
-	/* When the CPU last ran a thread of the queue FAIR, where all threads are managed. */
-	u64 served;
-};
-
-static struct choice choices[CPUS_MAX];
-
-/* Whether the bridge dispatches by itself: until the first batch, and when the user side is late. */
-static volatile u32 is_fallback = 1;
 /* Number of batches, and what the last beat has seen of it. */
 static volatile u64 heard;
 static u64 heard_before;
@@ -115,42 +70,8 @@ static u64 heard_before;
 static u32 silence;
 static u64 dispatched, absent;
 static u32 fallbacks;
-
-static struct settings *the_settings(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&settings, &zero);
-}
-
-static struct thread *thread_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&threads, p, 0, 0);
-}
-
-static struct member *member_of(struct task_struct *p)
-{
-	struct thread *thread = thread_of(p);
-
-	return thread ? &thread->member : 0;
-}
-
-static struct choice *choice_on(s32 cpu)
-{
-	u32 at = cpu;
-
-	/* The verifier must see the comparison of the value that is the index. */
-	barrier_var(at);
-	return at < CPUS_MAX ? &choices[at] : 0;
-}
-
-/* Returns the choice that is this thread; 0: it is not chosen. */
-static struct choice *choice_of(struct task_struct *p, struct thread *thread)
-{
-	struct choice *choice = choice_on(thread->cpu);
-
-	return choice && choice->tid == p->pid ? choice : 0;
-}
+/* Whether the bridge has ended. */
+static volatile u32 has_ended;
 
 /* A full buffer would leave the user side with a wrong state of the threads. */
 static void lose(void)
@@ -225,20 +146,33 @@ void BPF_PROG(bridge_runnable, struct task_struct *p, u64 flags)
 	struct thread *thread = thread_of(p);
 	struct task_struct *waker = bpf_get_current_task_btf();
 
-	if (thread && thread->is_managed)
-		report(p, EVENT_WAKE, -1, flags & SCX_ENQ_WAKEUP ? waker->pid : 0, bpf_ktime_get_ns());
+	if (!thread || !thread->is_managed)
+		return;
+	if (flags & SCX_ENQ_WAKEUP)
+		choose_at_wakeup(p, thread);
+	report_with(p, EVENT_WAKE, -1, flags & SCX_ENQ_WAKEUP ? waker->pid : 0, bpf_ktime_get_ns(),
+		    thread->is_sole ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
 }
 
 SEC("struct_ops/quiescent")
 void BPF_PROG(bridge_quiescent, struct task_struct *p, u64 flags)
 {
 	struct thread *thread = thread_of(p);
+	u64 now = bpf_ktime_get_ns();
+	struct choice *choice;
+	bool is_quiet;
 
 	if (!thread)
 		return;
-	fair_quiescent(&thread->member, bpf_ktime_get_ns());
-	if (thread->is_managed)
-		report(p, EVENT_SLEEP, -1, 0, bpf_ktime_get_ns());
+	fair_quiescent(&thread->member, now);
+	thread->is_sole = false;
+	if (!thread->is_managed)
+		return;
+	choice = choice_of(p, thread);
+	is_quiet = choice && thread->cpu == scx_bpf_task_cpu(p) && chooses(thread) && scx_bpf_dsq_nr_queued(WAITING) == 1;
+	if (is_quiet)
+		choice->is_quiet = 1;
+	report_with(p, EVENT_SLEEP, -1, 0, now, is_quiet ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
 }
 
 /*
@@ -270,6 +204,10 @@ void BPF_PROG(bridge_running, struct task_struct *p)
 	thread->is_ahead = !is_fallback && choice->tid == p->pid;
 	if (!thread->is_ahead)
 		fair_running(p, &thread->member, cpu, now);
+	/* The user side may have chosen another thread since. */
+	if (thread->is_sole && choice->tid == p->pid)
+		report_with(p, EVENT_CHOICE, cpu, heard, now, BPF_RB_NO_WAKEUP);
+	thread->is_sole = false;
 	if (thread->is_managed)
 		report(p, EVENT_RUN, cpu, 0, now);
 	if (gives_way) {
@@ -282,12 +220,13 @@ SEC("struct_ops/stopping")
 void BPF_PROG(bridge_stopping, struct task_struct *p, bool runnable)
 {
 	struct thread *thread = thread_of(p);
+	u64 now = bpf_ktime_get_ns();
 
 	if (!thread)
 		return;
-	fair_stopping(&thread->member, bpf_ktime_get_ns());
+	fair_stopping(&thread->member, now);
 	if (thread->is_managed)
-		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, bpf_ktime_get_ns());
+		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, now);
 }
 
 SEC("struct_ops/yield")
@@ -336,6 +275,10 @@ void BPF_PROG(bridge_enqueue, struct task_struct *p, u64 flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_SLICE_NS, flags);
 		return;
 	}
+	if (thread->is_sole) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, CHOSEN_SLICE_NS, flags);
+		return;
+	}
 	if (thread->is_managed && !thread->competes && !(is_fallback && flags & SCX_ENQ_LAST))
 		enqueue_waiting(p, thread, flags);
 	else
@@ -371,6 +314,17 @@ static bool take(s32 tid, s32 cpu)
 	bpf_iter_scx_dsq_destroy(&it);
 	bpf_task_release(p);
 	return done;
+}
+
+/* Wakes the user side, which was not woken for a thread that slept. */
+static void stir(void)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (event)
+		bpf_ringbuf_discard(event, BPF_RB_FORCE_WAKEUP);
+	else
+		lose();
 }
 
 SEC("struct_ops/dispatch")
@@ -413,6 +367,13 @@ void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
 		__sync_fetch_and_add(&dispatched, 1);
 		return;
 	}
+	if (choose_at_dispatch(cpu, choice)) {
+		choice->is_quiet = 0;
+		return;
+	}
+	if (choice->is_quiet)
+		stir();
+	choice->is_quiet = 0;
 	if (choice->tid) {
 		choice->is_absent = 1;
 		__sync_fetch_and_add(&absent, 1);
@@ -464,7 +425,7 @@ int bridge_apply(struct report *report)
 		command = batch->commands[i];
 		choice = choice_on(command.cpu);
 		if (choice)
-			choice->tid = command.tid, choice->is_absent = 0;
+			choice->tid = command.tid, choice->is_absent = 0, choice->is_unseen = 1;
 		p = command.tid ? bpf_task_from_pid(command.tid) : 0;
 		if (!p)
 			continue;
@@ -478,17 +439,21 @@ int bridge_apply(struct report *report)
 	if (is_fallback && !lost)
 		is_fallback = 0;
 	/* All choices stand before the first CPU looks. */
-	bpf_for(i, 0, count) {
-		if (i >= COMMANDS_MAX)
-			break;
-		if (batch->commands[i].cpu >= 0)
-			scx_bpf_kick_cpu(batch->commands[i].cpu, SCX_KICK_PREEMPT);
-	}
+	if (batch->is_part)
+		has_parts = 1;
+	else if (has_parts)
+		kick_all();
+	else
+		bpf_for(i, 0, count)
+			if (i < COMMANDS_MAX)
+				kick_unseen(batch->commands[i].cpu);
 	report->lost = lost;
 	report->dispatched = dispatched;
 	report->absent = absent;
 	report->is_fallback = is_fallback;
 	report->fallbacks = fallbacks;
+	report->batches = heard;
+	report->has_ended = has_ended;
 	return 0;
 }
 
@@ -545,6 +510,7 @@ SEC("struct_ops/exit")
 void BPF_PROG(bridge_exit, struct scx_exit_info *info)
 {
 	store_ending(info);
+	has_ended = 1;
 }
 
 SEC(".struct_ops.link")

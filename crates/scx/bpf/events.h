@@ -19,7 +19,8 @@ static u64 lost;
 /* Called when an event has found the buffer full. */
 static void lose(void);
 
-static void report(struct task_struct *p, u32 kind, s32 cpu, s32 other, u64 now)
+/* Reports an event, with flags of bpf_ringbuf_submit(). */
+static void report_with(struct task_struct *p, u32 kind, s32 cpu, s32 other, u64 now, u64 flags)
 {
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -28,11 +29,18 @@ static void report(struct task_struct *p, u32 kind, s32 cpu, s32 other, u64 now)
 		return;
 	}
 	*event = (struct event){ now, kind, cpu, p->pid, other };
+	bpf_ringbuf_submit(event, flags);
+}
+
+static void report(struct task_struct *p, u32 kind, s32 cpu, s32 other, u64 now)
+{
 	/*
 	 * No decision follows from the begin and the end of a run, which only give its CPU time. If they woke the user side, it
 	 * would preempt a thread, whose end would wake it again.
 	 */
-	bpf_ringbuf_submit(event, kind == EVENT_RUN || kind == EVENT_STOP ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
+	bool is_silent = kind == EVENT_RUN || kind == EVENT_STOP;
+
+	report_with(p, kind, cpu, other, now, is_silent ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
 }
 
 static void report_thread(struct task_struct *p, u32 kind, s32 parent, const struct cpumask *mask)

@@ -13,8 +13,8 @@
 /* Maximum number of promises of the port of `edf`, and of threads that share one. */
 #define PROMISES_MAX 4096
 #define MEMBERS_MAX 64
-/* Maximum number of commands in a batch. */
-#define COMMANDS_MAX 512
+/* Maximum number of commands in a batch, which is copied twice as a whole. */
+#define COMMANDS_MAX 32
 
 /* What has happened to a thread. */
 enum event_kind {
@@ -36,6 +36,8 @@ enum event_kind {
 	EVENT_CHANGE = 8,
 	/* A period of a promise has ended. The tid is the number of the promise, and `other` whether it was runnable throughout. */
 	EVENT_PERIOD = 9,
+	/* The bridge has chosen the thread for the CPU, because no other thread waited. */
+	EVENT_CHOICE = 10,
 };
 
 /* What the port of `edf` reports. */
@@ -50,10 +52,13 @@ struct event {
 	/* CLOCK_MONOTONIC. Unit: ns. */
 	u64 at;
 	u32 kind;
-	/* The CPU, for EVENT_RUN and EVENT_STOP. */
+	/* The CPU, for EVENT_RUN, EVENT_STOP and EVENT_CHOICE. */
 	s32 cpu;
 	s32 tid;
-	/* For EVENT_WAKE: the waking thread. For EVENT_ATTACH: the parent of a new thread. 0: none. */
+	/*
+	 * For EVENT_WAKE: the waking thread. For EVENT_ATTACH: the parent of a new thread. 0: none. For EVENT_CHOICE: number of batches
+	 * before it.
+	 */
 	s32 other;
 };
 
@@ -110,7 +115,8 @@ struct command {
 
 struct batch {
 	u32 count;
-	u32 reserved;
+	/* Whether another batch follows before the CPUs look. */
+	u32 is_part;
 	struct command commands[COMMANDS_MAX];
 };
 
@@ -125,6 +131,10 @@ struct report {
 	u32 is_fallback;
 	/* Number of times that the user side was late. */
 	u32 fallbacks;
+	/* Number of batches, modulo 2^32. */
+	u32 batches;
+	/* Whether the bridge has ended. */
+	u32 has_ended;
 };
 
 /* Settings, before the bridge begins. */
@@ -133,6 +143,8 @@ struct settings {
 	u32 manages_all;
 	/* The process of the user side, whose threads are never managed. */
 	s32 own_tgid;
+	/* Whether a CPU always runs a thread that last ran there, if no other thread is runnable: the policy never lets it wait. */
+	u32 is_conserving;
 };
 
 /* What the port of `bmq` has done on a CPU. */

@@ -222,6 +222,7 @@ extern bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it__iter, struct tas
 	__ksym;
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+extern bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 extern s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 extern struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;

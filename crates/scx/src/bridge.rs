@@ -5,7 +5,8 @@
 //! The machine hears of a wake-up, a sleep and a yield. A preemption by a real-time thread only reduces the CPU time that
 //! the machine charges.
 //!
-//! All inputs of a turn have the instant of the turn, as those of the daemon have.
+//! All inputs of a turn have the instant of the turn, as those of the daemon have. If the bridge in the kernel has chosen a thread by
+//! itself, because no other thread waited, the events up to this choice are a turn of their own, at the instant of the choice.
 
 use crate::interface::{About, Command, Event, Kind};
 use crate::promised::{Receipts, Received};
@@ -94,14 +95,22 @@ pub struct Bridge {
     threads: FxHashMap<i32, Thread>,
     /// The thread of each entity, by index.
     tids: Vec<i32>,
-    /// The thread that each CPU was told to run.
+    /// The thread that each CPU was told to run, or that the kernel has chosen for it.
     told: Vec<Option<i32>>,
+    /// CPUs whose choice in the kernel is not known: a batch and a choice of the kernel have crossed.
+    crossed: CpuSet,
+    /// Number of batches that the kernel has applied, modulo 2³².
+    batches: u32,
+    /// Instant of the latest turn.
+    last: Instant,
     alarms: Alarms,
     /// Reservations of threads, by tid, and what the threads have received.
     promises: BTreeMap<i32, Reservation>,
     receipts: Receipts,
     commands: Vec<Command>,
     refusals: Vec<Refusal>,
+    /// Whether the thread of each event of a turn was managed before the turn.
+    known: Vec<bool>,
 }
 
 impl Bridge {
@@ -116,11 +125,15 @@ impl Bridge {
             threads: FxHashMap::default(),
             tids: Vec::new(),
             told,
+            crossed: CpuSet::EMPTY,
+            batches: 0,
+            last: Instant::ZERO,
             alarms: Alarms::default(),
             promises,
             receipts: Receipts::default(),
             commands: Vec::new(),
             refusals: Vec::new(),
+            known: Vec::new(),
         }
     }
 
@@ -141,14 +154,38 @@ impl Bridge {
         std::mem::take(&mut self.refusals)
     }
 
+    /// Notes that the kernel has applied `batches` batches, modulo 2³².
+    pub fn applied(&mut self, batches: u32) {
+        self.batches = batches;
+    }
+
     /// Applies the events since the last turn, in a turn at `now`. Events of threads that are not managed have no effect.
     pub fn apply(&mut self, now: Instant, events: &[Event]) {
-        // The policy charges running threads at a wake-up. Their CPU time is known only after the ends of all runs.
-        let known: Vec<bool> = events.iter().map(|event| self.account(event)).collect();
-        self.charge_all(now);
-        for (event, is_accounted) in events.iter().zip(known) {
-            self.report(now, event, is_accounted);
+        let mut rest = events;
+        while let Some(at) = rest.iter().position(|event| matches!(event.kind, Kind::Choice { .. })) {
+            let (turn, later) = rest.split_at(at + 1);
+            let at = turn[at].at.clamp(self.last, now);
+            self.apply_turn(at, turn);
+            self.decide(at);
+            rest = later;
         }
+        self.apply_turn(now, rest);
+    }
+
+    fn apply_turn(&mut self, now: Instant, events: &[Event]) {
+        self.last = now;
+        if events.is_empty() {
+            return;
+        }
+        // The policy charges running threads at a wake-up. Their CPU time is known only after the ends of all runs.
+        let mut known = std::mem::take(&mut self.known);
+        known.clear();
+        known.extend(events.iter().map(|event| self.account(event)));
+        self.charge_all(now);
+        for (event, is_accounted) in events.iter().zip(&known) {
+            self.report(now, event, *is_accounted);
+        }
+        self.known = known;
     }
 
     /// Accounts for the begin or the end of a run. Returns whether the thread is managed.
@@ -173,10 +210,10 @@ impl Bridge {
     }
 
     fn report(&mut self, now: Instant, event: &Event, is_accounted: bool) {
-        let Event { tid, kind, .. } = *event;
+        let Event { tid, ref kind, .. } = *event;
         self.receipts.note(event);
-        match kind {
-            Kind::Attach { parent, about } => self.attach(now, tid, parent, &about),
+        match *kind {
+            Kind::Attach { parent, ref about } => self.attach(now, tid, parent, about),
             Kind::Detach => self.detach(now, tid),
             Kind::Wake { waker } => self.wake(now, tid, waker),
             Kind::Sleep => self.sleep(now, tid),
@@ -192,7 +229,15 @@ impl Bridge {
                     self.machine.input(now, Input::Yield { cpu });
                 }
             }
-            Kind::Change(about) => self.change(now, tid, &about),
+            Kind::Change(ref about) => self.change(now, tid, about),
+            Kind::Choice { cpu, batches } => {
+                if let Some(told) = self.told.get_mut(cpu.index()) {
+                    *told = Some(tid);
+                }
+                if batches != self.batches {
+                    self.crossed.insert(cpu);
+                }
+            }
             // Only the port of `edf` reports periods.
             Kind::Periods(_) => {}
         }
@@ -200,7 +245,23 @@ impl Bridge {
 
     /// Decides, in a turn at `now`. Returns the commands for the kernel.
     pub fn settle(&mut self, now: Instant) -> &[Command] {
+        self.decide(now);
         self.commands.clear();
+        for cpu in 0..self.told.len() {
+            let cpu = CpuId::new(cpu);
+            let running = self.machine.running(cpu).filter(|&entity| self.is_ahead(entity));
+            let wanted = running.map(|entity| self.tids[entity.index()]);
+            if wanted != self.told[cpu.index()] || self.crossed.contains(cpu) {
+                self.told[cpu.index()] = wanted;
+                self.commands.push(Command::Run { cpu, tid: wanted });
+            }
+        }
+        self.crossed = CpuSet::EMPTY;
+        self.commands.extend(self.refusals.iter().filter(|it| !self.threads.contains_key(&it.tid)).map(released));
+        &self.commands
+    }
+
+    fn decide(&mut self, now: Instant) {
         self.charge_all(now);
         for cpu in 0..self.told.len() {
             let cpu = CpuId::new(cpu);
@@ -216,17 +277,6 @@ impl Bridge {
             let action = self.machine.actions()[index];
             self.carry_out(now, action);
         }
-        for cpu in 0..self.told.len() {
-            let cpu = CpuId::new(cpu);
-            let running = self.machine.running(cpu).filter(|&entity| self.is_ahead(entity));
-            let wanted = running.map(|entity| self.tids[entity.index()]);
-            if wanted != self.told[cpu.index()] {
-                self.told[cpu.index()] = wanted;
-                self.commands.push(Command::Run { cpu, tid: wanted });
-            }
-        }
-        self.commands.extend(self.refusals.iter().filter(|it| !self.threads.contains_key(&it.tid)).map(released));
-        &self.commands
     }
 
     /// Returns the instant of the next turn, if no event comes before.
@@ -340,7 +390,9 @@ impl Bridge {
             time += now.saturating_since(*since);
             *since = now.max(*since);
         }
-        self.machine.input(now, Input::Ran { cpu, time });
+        if !time.is_zero() {
+            self.machine.input(now, Input::Ran { cpu, time });
+        }
     }
 
     /// Returns whether a thread that the machine runs is ahead of the threads that are not managed.
@@ -375,156 +427,4 @@ fn released(refusal: &Refusal) -> Command {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use sched::{Kicks, Topology};
-
-    const ABOUT: About = About { nice: 0, policy: 0, mask: CpuSet::ALL };
-
-    /// A bridge, and the threads that a kernel would run.
-    struct Scene {
-        bridge: Bridge,
-        now: Instant,
-    }
-
-    impl Scene {
-        fn new(policy: &str, cpus: usize) -> Scene {
-            Scene::with(policy, cpus, BTreeMap::new())
-        }
-
-        fn with(policy: &str, cpus: usize, promises: BTreeMap<i32, Reservation>) -> Scene {
-            let policy = policies::find(policy).unwrap();
-            let machine = Machine::build(policy, Topology::new(cpus), &policy.defaults(), Kicks::Immediate);
-            Scene::of(machine.unwrap(), Mode::All, promises)
-        }
-
-        fn of(machine: Machine, mode: Mode, promises: BTreeMap<i32, Reservation>) -> Scene {
-            Scene { bridge: Bridge::new(machine, mode, CpuSet::ALL, promises), now: Instant::at_ns(1_000_000_000) }
-        }
-
-        /// Applies events now, and returns the commands.
-        fn turn(&mut self, events: &[(i32, Kind)]) -> Vec<Command> {
-            let events: Vec<Event> = events.iter().map(|&(tid, kind)| Event { at: self.now, tid, kind }).collect();
-            self.bridge.apply(self.now, &events);
-            self.bridge.settle(self.now).to_vec()
-        }
-
-        fn pass(&mut self, time: Nanos) {
-            self.now = self.now.saturating_add(time);
-        }
-    }
-
-    fn attach(tid: i32) -> (i32, Kind) {
-        (tid, Kind::Attach { parent: 0, about: ABOUT })
-    }
-
-    fn wake(tid: i32) -> (i32, Kind) {
-        (tid, Kind::Wake { waker: 0 })
-    }
-
-    fn run(cpu: usize, tid: impl Into<Option<i32>>) -> Command {
-        Command::Run { cpu: CpuId::new(cpu), tid: tid.into() }
-    }
-
-    const CPU: CpuId = CpuId::new(0);
-
-    #[test]
-    fn a_thread_runs_after_its_wake_up_and_the_next_one_after_its_sleep() {
-        let mut scene = Scene::new("round-robin", 1);
-        assert_eq!(scene.turn(&[attach(7), attach(8)]), []);
-        assert_eq!(scene.turn(&[wake(7), wake(8)]), [run(0, 7)]);
-        scene.pass(Nanos::us(300));
-        assert_eq!(scene.turn(&[(7, Kind::Run { cpu: CPU })]), []);
-        scene.pass(Nanos::ms(1));
-        assert_eq!(scene.turn(&[(7, Kind::Stop), (7, Kind::Sleep)]), [run(0, 8)]);
-        let entity = scene.bridge.threads[&7].entity;
-        assert_eq!(scene.bridge.machine().charged(entity), Nanos::ms(1), "the way to the CPU is not charged");
-        // The kernel tells of events that change nothing for the machine.
-        assert_eq!(scene.turn(&[(7, Kind::Sleep), wake(8), (99, Kind::Sleep), (99, Kind::Detach)]), []);
-        assert_eq!(scene.turn(&[(8, Kind::Detach)]), [run(0, None)]);
-        assert_eq!(scene.bridge.threads(), 1);
-    }
-
-    #[test]
-    fn a_time_slice_ends_and_a_preemption_by_a_real_time_thread_is_not_charged() {
-        let mut scene = Scene::new("round-robin", 1);
-        scene.turn(&[attach(7), attach(8), wake(7), wake(8), (7, Kind::Run { cpu: CPU })]);
-        let end = scene.bridge.next();
-        assert!(end > scene.now && end != Instant::NEVER);
-        scene.pass(Nanos::ms(1));
-        scene.turn(&[(7, Kind::Stop)]);
-        scene.pass(Nanos::ms(1));
-        scene.turn(&[(7, Kind::Run { cpu: CPU })]);
-        scene.now = end;
-        assert_eq!(scene.turn(&[]), [run(0, 8)]);
-        let entity = scene.bridge.threads[&7].entity;
-        let length = end.since(Instant::at_ns(1_000_000_000));
-        assert_eq!(scene.bridge.machine().charged(entity), length.saturating_sub(Nanos::ms(1)));
-    }
-
-    #[test]
-    fn what_a_policy_refuses_is_released() {
-        let promise = |slice| Reservation::new(Nanos::ms(slice), Nanos::ms(10));
-        let mut scene = Scene::with("edf", 1, BTreeMap::from([(7, promise(8)), (8, promise(8))]));
-        assert_eq!(scene.turn(&[attach(7), attach(8), wake(7), wake(8)]), [run(0, 7), Command::Release { tid: 8 }]);
-        let refusals = scene.bridge.take_refusals();
-        assert!(refusals.len() == 1 && refusals[0].tid == 8, "{refusals:?}");
-        assert_eq!(scene.turn(&[]), [], "a thread is released once");
-    }
-
-    #[test]
-    fn periods_are_judged_by_the_events_of_the_kernel() {
-        let promise = Reservation::new(Nanos::ms(2), Nanos::ms(10));
-        let mut scene = Scene::with("edf", 1, BTreeMap::from([(7, promise)]));
-        assert_eq!(scene.turn(&[attach(7), wake(7)]), [run(0, 7)]);
-        // The kernel runs the thread for 3 ms of the first period, and for 1 ms of the second.
-        scene.turn(&[(7, Kind::Run { cpu: CPU })]);
-        scene.pass(Nanos::ms(3));
-        scene.turn(&[(7, Kind::Stop)]);
-        scene.pass(Nanos::ms(9));
-        scene.turn(&[(7, Kind::Run { cpu: CPU })]);
-        scene.pass(Nanos::ms(1));
-        scene.turn(&[(7, Kind::Stop)]);
-        let now = scene.now.saturating_add(Nanos::ms(8));
-        let received = scene.bridge.received(now)[&7];
-        assert_eq!((received.judged, received.missed, received.delivered_ns), (2, 1, 3_000_000));
-    }
-
-    #[test]
-    fn a_thread_is_ahead_of_others_while_its_promise_has_cpu_time_left() {
-        let promise = Reservation::new(Nanos::ms(2), Nanos::ms(10));
-        let edf = policies::find("edf").unwrap();
-        let machine = Machine::build(edf, Topology::new(1), &edf.defaults(), Kicks::Immediate).unwrap();
-        let mut scene = Scene::of(machine, Mode::Promised, BTreeMap::from([(7, promise)]));
-        assert_eq!(scene.turn(&[attach(7), attach(8), wake(8)]), [], "a thread without a promise competes");
-        assert_eq!(scene.turn(&[wake(7), (7, Kind::Run { cpu: CPU })]), [run(0, 7)]);
-        scene.pass(Nanos::ms(2));
-        assert_eq!(scene.turn(&[]), [run(0, None)]);
-        scene.pass(Nanos::ms(7));
-        assert_eq!(scene.turn(&[]), []);
-        scene.pass(Nanos::ms(1));
-        assert_eq!(scene.turn(&[]), [run(0, 7)]);
-    }
-
-    #[test]
-    fn a_thread_whose_changed_mask_does_not_fit_is_released() {
-        let promise = Reservation::new(Nanos::ms(8), Nanos::ms(10));
-        let edf = policies::find("edf").unwrap();
-        let knobs = input::knobs::apply_knobs(edf, &["placement=partitioned".parse().unwrap()]).unwrap();
-        let machine = Machine::build(edf, Topology::new(2), &knobs, Kicks::Immediate).unwrap();
-        let mut scene = Scene::of(machine, Mode::All, BTreeMap::from([(7, promise), (8, promise)]));
-        scene.turn(&[attach(7), attach(8), wake(7), wake(8)]);
-        let about = About { mask: CpuSet::one(CpuId::new(0)), ..ABOUT };
-        let commands = scene.turn(&[(8, Kind::Change(about))]);
-        assert_eq!(commands, [run(1, None), Command::Release { tid: 8 }]);
-    }
-
-    #[test]
-    fn a_changed_mask_moves_a_thread() {
-        let mut scene = Scene::new("round-robin", 2);
-        assert_eq!(scene.turn(&[attach(7), wake(7)]), [run(0, 7)]);
-        let about = About { mask: CpuSet::one(CpuId::new(1)), ..ABOUT };
-        let commands = scene.turn(&[(7, Kind::Change(about))]);
-        assert_eq!(commands, [run(0, None), run(1, 7)]);
-    }
-}
+mod tests;

@@ -7,17 +7,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const MASK_WORDS: usize = CPUS_MAX / 64;
 /// Maximum number of commands in a batch.
-pub const COMMANDS_MAX: usize = 512;
+pub const COMMANDS_MAX: usize = 32;
 
 /// What has happened to a thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The bridge schedules the thread from now on.
     Attach {
         /// The thread that created it; 0: not known.
         parent: i32,
         /// The attributes of the thread.
-        about: About,
+        about: Box<About>,
     },
     /// The bridge no longer schedules the thread.
     Detach,
@@ -38,7 +38,14 @@ pub enum Kind {
     /// The thread has called `sched_yield`.
     Yield,
     /// The attributes of the thread have changed.
-    Change(About),
+    Change(Box<About>),
+    /// The bridge has chosen the thread for a CPU, because no other thread waited.
+    Choice {
+        /// The CPU.
+        cpu: CpuId,
+        /// Number of batches of commands before it.
+        batches: u32,
+    },
     /// Periods of a promise have ended. The tid of the event is the number of the promise.
     Periods(EndedPeriods),
 }
@@ -55,7 +62,7 @@ pub struct About {
 }
 
 /// An event of a thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Instant of the event.
     pub at: Instant,
@@ -110,20 +117,22 @@ impl Event {
     pub fn from_bytes(bytes: &[u8]) -> Option<Event> {
         let (raw, rest) = RawEvent::read_from_prefix(bytes).ok()?;
         let about = || About::from_bytes(rest);
+        let cpu = || Some(CpuId::new(usize::try_from(raw.cpu).ok().filter(|&cpu| cpu < CPUS_MAX)?));
         let kind = match raw.kind {
-            1 => Kind::Attach { parent: raw.other, about: about()? },
+            1 => Kind::Attach { parent: raw.other, about: Box::new(about()?) },
             2 => Kind::Detach,
             3 => Kind::Wake { waker: raw.other },
             4 => Kind::Sleep,
-            5 => Kind::Run { cpu: CpuId::new(usize::try_from(raw.cpu).ok().filter(|&cpu| cpu < CPUS_MAX)?) },
+            5 => Kind::Run { cpu: cpu()? },
             6 => Kind::Stop,
             7 => Kind::Yield,
-            8 => Kind::Change(about()?),
+            8 => Kind::Change(Box::new(about()?)),
             9 => {
                 let (RawPeriods { due, delivered, passed }, _) = RawPeriods::read_from_prefix(rest).ok()?;
                 let (due, delivered, throughout) = (Nanos::ns(due), Nanos::ns(delivered), raw.other != 0);
                 Kind::Periods(EndedPeriods { due, delivered, throughout, count: passed })
             }
+            10 => Kind::Choice { cpu: cpu()?, batches: raw.other.cast_unsigned() },
             _ => return None,
         };
         Some(Event { at: Instant::at_ns(raw.at), tid: raw.tid, kind })
@@ -173,15 +182,16 @@ pub struct RawCommand {
 #[repr(C)]
 pub struct Batch {
     count: u32,
-    reserved: u32,
+    is_part: u32,
     commands: [RawCommand; COMMANDS_MAX],
 }
 
 impl Batch {
-    /// Creates a batch of the first [`COMMANDS_MAX`] commands.
+    /// Creates a batch of the first [`COMMANDS_MAX`] commands. `is_part`: another batch follows before the CPUs look.
     #[must_use]
-    pub fn new(commands: &[Command]) -> Batch {
-        let mut batch = Batch { count: 0, reserved: 0, commands: [RawCommand::default(); COMMANDS_MAX] };
+    pub fn new(commands: &[Command], is_part: bool) -> Batch {
+        let commands_none = [RawCommand::default(); COMMANDS_MAX];
+        let mut batch = Batch { count: 0, is_part: u32::from(is_part), commands: commands_none };
         for (raw, command) in batch.commands.iter_mut().zip(commands) {
             *raw = match *command {
                 Command::Run { cpu, tid } => {
@@ -210,6 +220,10 @@ pub struct Report {
     pub is_fallback: u32,
     /// Number of times that the bridge began to dispatch by itself because the user side was late.
     pub fallbacks: u32,
+    /// Number of batches, modulo 2³².
+    pub batches: u32,
+    /// Whether the bridge has ended; 0: no.
+    pub has_ended: u32,
 }
 
 /// Settings of the bridge before it begins.
@@ -220,6 +234,8 @@ pub struct Settings {
     pub manages_all: u32,
     /// The process of the user side.
     pub own_pid: u32,
+    /// 1: a CPU always runs a thread that last ran there, if no other thread is runnable.
+    pub is_conserving: u32,
 }
 
 /// What the port of `bmq` has done.
@@ -283,9 +299,10 @@ mod tests {
     #[test]
     fn a_batch_has_all_commands_up_to_the_maximum() {
         let run = Command::Run { cpu: CpuId::new(2), tid: Some(5) };
-        let batch = Batch::new(&[run, Command::Release { tid: 8 }]);
+        let batch = Batch::new(&[run, Command::Release { tid: 8 }], false);
         let of = |raw: &RawCommand| (raw.cpu, raw.tid);
         assert_eq!((batch.count, of(&batch.commands[0]), of(&batch.commands[1])), (2, (2, 5), (-1, 8)));
-        assert_eq!(Batch::new(&[run; COMMANDS_MAX + 1]).count, 512);
+        let part = Batch::new(&[run; COMMANDS_MAX + 1], true);
+        assert_eq!((part.count, part.is_part), (32, 1));
     }
 }

@@ -25,13 +25,18 @@ impl fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Loads the bridge and begins. `processes` are the managed processes; none: all. Until the first batch, the bridge
+    /// Loads the bridge and begins. `processes` are the managed processes; none: all. `is_conserving`: the policy always lets a
+    /// CPU run a thread that last ran there, if no other thread is runnable. Until the first batch, the bridge
     /// dispatches by itself.
     ///
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
-    pub fn load(processes: &[u32]) -> Result<Kernel, Error> {
-        let settings = Settings { manages_all: u32::from(processes.is_empty()), own_pid: std::process::id() };
+    pub fn load(processes: &[u32], is_conserving: bool) -> Result<Kernel, Error> {
+        let settings = Settings {
+            manages_all: u32::from(processes.is_empty()),
+            own_pid: std::process::id(),
+            is_conserving: u32::from(is_conserving),
+        };
         let scheduler = Scheduler::load(PROGRAMS, "bridge", |set| {
             set("settings", &ZERO, settings.as_bytes())?;
             processes.iter().try_for_each(|process| set("processes", process.as_bytes(), &1_u32.to_ne_bytes()))
@@ -39,12 +44,12 @@ impl Kernel {
         Ok(Kernel { apply: scheduler.program("bridge_apply"), batches: scheduler.map("batches"), scheduler })
     }
 
-    /// Waits until `end` for events.
+    /// Waits for events from `now`, the present time, until `end`.
     ///
     /// # Errors
     /// The kernel refuses to wait.
-    pub fn wait(&self, end: Instant) -> Result<(), Error> {
-        self.scheduler.wait(end)
+    pub fn wait(&self, now: Instant, end: Instant) -> Result<(), Error> {
+        self.scheduler.wait(now, end)
     }
 
     /// Adds the unread events to `to`.
@@ -73,12 +78,12 @@ impl Kernel {
         // Without commands, an empty batch is a sign of life.
         let mut next = Some(batches.next().unwrap_or_default());
         while let Some(commands) = next {
-            let batch = Batch::new(commands);
+            next = batches.next();
+            let batch = Batch::new(commands, next.is_some());
             let written = self.batches.update(&ZERO, batch.as_bytes(), MapFlags::ANY);
             written.map_err(refused("write commands"))?;
             let input = ProgramInput { context_in: Some(report.as_mut_bytes()), ..ProgramInput::default() };
             self.apply.test_run(input).map_err(refused("apply commands"))?;
-            next = batches.next();
         }
         Ok(report)
     }

@@ -213,7 +213,7 @@ impl NativeEdf {
     /// # Errors
     /// The kernel refuses to wait.
     pub fn wait(&self, end: Instant) -> Result<(), Error> {
-        self.scheduler.wait(end)
+        self.scheduler.wait(sys::clock::now(), end)
     }
 
     /// Adds the unread events to `to`.

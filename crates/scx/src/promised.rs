@@ -47,7 +47,7 @@ impl Receipts {
             Kind::Wake { .. } | Kind::Stop => promised.note(event.at, Doing::Waiting),
             Kind::Run { .. } => promised.note(event.at, Doing::Running),
             Kind::Sleep | Kind::Detach => promised.note(event.at, Doing::Blocked),
-            Kind::Attach { .. } | Kind::Yield | Kind::Change(_) | Kind::Periods(_) => {}
+            Kind::Attach { .. } | Kind::Yield | Kind::Choice { .. } | Kind::Change(_) | Kind::Periods(_) => {}
         }
     }
 

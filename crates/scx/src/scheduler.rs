@@ -138,7 +138,8 @@ impl Scheduler {
         let waiting = Waiting::new()?;
         let reported = object.maps().find(|map| map.name() == "events");
         if let Some(reported) = &reported {
-            waiting.add(reported.as_fd(), 0)?;
+            // Each turn reads all events, so the kernel need not look for others before the next wait.
+            waiting.add_edges(reported.as_fd(), 0)?;
         }
         let ring = reported.map(|reported| ring(&reported, Rc::clone(&events))).transpose();
         Ok(Scheduler {
@@ -167,12 +168,12 @@ impl Scheduler {
         Ok(self.waiting.add(source, number)?)
     }
 
-    /// Waits until `end` for events.
+    /// Waits for events from `now`, the present time, until `end`.
     ///
     /// # Errors
     /// The kernel refuses to wait.
-    pub(crate) fn wait(&self, end: Instant) -> Result<(), Error> {
-        self.waiting.next(end)?;
+    pub(crate) fn wait(&self, now: Instant, end: Instant) -> Result<(), Error> {
+        self.waiting.next_from(now, end)?;
         Ok(())
     }
 

@@ -24,6 +24,8 @@ pub(crate) const PRIORITY: u32 = 98;
 /// Minimum time from a turn to a turn without an event. A turn at the end of a very short slice would come before the thread
 /// has run at all, and the next turn would again.
 const PAUSE_LEAST: Nanos = Nanos::us(20);
+/// Time after the begin of a turn in which the end of the turn counts, for the wait until the next one. Turns take less.
+const SOON: Nanos = Nanos::ms(5);
 
 /// Runs a session. Returns 0 after its end, 1 if the bridge ended or lost events, 2 for wrong options, and 3 if this host
 /// does not allow it.
@@ -94,7 +96,7 @@ fn in_user_space(options: &Options, run: Run) -> Result<Summary, Failure> {
     attributes::prepare();
     let me = sys::thread::current();
     attributes::apply(me, Attributes { policy: Policy::Fifo { priority: PRIORITY }, ..attributes::get(me)? })?;
-    let kernel = Kernel::load(&options.pid)?;
+    let kernel = Kernel::load(&options.pid, run.is_conserving(&settings)?)?;
     let (mode, what) = match options.pid.is_empty() {
         true => (Mode::All, "all threads"),
         false => (Mode::Promised, "the processes"),
@@ -112,27 +114,35 @@ fn in_user_space(options: &Options, run: Run) -> Result<Summary, Failure> {
 /// Passes events and decisions on until the end of the run.
 fn serve(kernel: &Kernel, bridge: &mut Bridge, run: &Run, summary: &mut Summary) -> Result<(), Failure> {
     let (end, mut events, mut beat) = (run.end(), Vec::new(), Instant::ZERO);
-    while !run.is_over(end) {
+    let mut now = clock::now();
+    while !run.is_over(end, now) {
         kernel.read(&mut events)?;
-        let now = clock::now();
+        now = clock::now();
         summary.events += events.len() as u64;
         bridge.apply(now, &events);
         events.clear();
         let commands = bridge.settle(now);
         summary.turns += 1;
         if !commands.is_empty() || now >= beat {
-            note(summary, kernel.apply(commands)?)?;
-            if let Some(ending) = kernel.ending()? {
+            let report = kernel.apply(commands)?;
+            bridge.applied(report.batches);
+            if report.has_ended != 0
+                && let Some(ending) = kernel.ending()?
+            {
                 return Err(Failure::Ended(ending.text()));
             }
+            note(summary, report)?;
             beat = now.saturating_add(BEAT);
         }
         summary.threads = summary.threads.max(bridge.threads());
         bridge.take_refusals().iter().for_each(complain);
-        let done = clock::now();
-        // As much time as the turn took remains for the threads.
-        let earliest = done.saturating_add(done.since(now).max(PAUSE_LEAST));
-        kernel.wait(bridge.next().max(earliest).min(beat).min(end))?;
+        let (mut next, mut done) = (bridge.next(), now);
+        if next < now.saturating_add(SOON) {
+            // As much time as the turn took remains for the threads.
+            done = clock::now();
+            next = next.max(done.saturating_add(done.since(now).max(PAUSE_LEAST)));
+        }
+        kernel.wait(done, next.min(beat).min(end))?;
     }
     Ok(())
 }

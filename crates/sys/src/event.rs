@@ -147,8 +147,16 @@ impl Waiting {
     /// # Errors
     /// The kernel refuses to wait.
     pub fn next(&self, end: Instant) -> Result<Option<u64>> {
+        self.next_from(now(), end)
+    }
+
+    /// Waits as [`next`](Waiting::next) does, for a caller that has just read the clock.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn next_from(&self, mut at: Instant, end: Instant) -> Result<Option<u64>> {
         loop {
-            let left = timespec(end.saturating_since(now()).as_ns());
+            let left = timespec(end.saturating_since(at).as_ns());
             let limit = if end == Instant::NEVER { None } else { Some(&left) };
             let mut ready = [MaybeUninit::<epoll::Event>::uninit(); 1];
             match epoll::wait(&self.handle, &mut ready, limit) {
@@ -156,7 +164,7 @@ impl Waiting {
                     // The value is copied because the field is not aligned.
                     return Ok(events.first().map(|event| { event.data }.u64()));
                 }
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => at = now(),
                 Err(errno) => return Err(Error::from(errno, "wait", "use the descriptor of an epoll instance")),
             }
         }

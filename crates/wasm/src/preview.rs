@@ -343,7 +343,10 @@ fn write(request: &PreviewRequest, stays: fn(&PreviewVm) -> bool) -> Written {
             line(format!("cap = {cap}"));
         }
         for (number, thread) in vm.threads.iter().enumerate() {
-            let Some(workload) = workload(thread, request.observed_ns, &format!("vm{at}-{number}.json"), &mut files) else { continue };
+            let Some(workload) = workload(thread, request.observed_ns, &format!("vm{at}-{number}.json"), &mut files)
+            else {
+                continue;
+            };
             line(format!("[[vm.task]]\nname = \"thread-{number}\"\nworkload = {workload}"));
         }
     }
@@ -495,8 +498,14 @@ mod tests {
     fn slice_and_cpus_are_divided_and_weights_caps_and_pauses_count() {
         let promise = Promise { slice_ns: 8_000_000, period_ns: 10_000_000, cpus: 2, gang: true, limit: Limit::Hard };
         let desired = Desired { promise: Some(promise), ..Desired::default() };
-        let gang =
-            PreviewVm { id: "gang".into(), desired, cpus: Vec::new(), is_changed: false, period_left_ns: None, threads: vec![hog(), hog()] };
+        let gang = PreviewVm {
+            id: "gang".into(),
+            desired,
+            cpus: Vec::new(),
+            is_changed: false,
+            period_left_ns: None,
+            threads: vec![hog(), hog()],
+        };
         let mut paused = gang.clone();
         paused.desired.paused = true;
         let of = |vm: &PreviewVm| run(2, vec![vm.clone(), self::vm("hog", None, vec![hog(), hog()])]).vms.remove(0);

@@ -2,6 +2,7 @@
 
 use super::boot::{Ran, System, Time};
 use super::kernel::Kernel;
+use super::peers;
 use crate::program::{MICRO_VM, OPERATOR, PROMISES, Program, SHARES, STORM, TACTUS, TACTUS_SCX, TRIALS};
 use clap::Args;
 use serde_json::Value;
@@ -54,6 +55,8 @@ pub(crate) struct Job {
     /// Name of the job as a step of `cargo xtask test`.
     pub(crate) title: &'static str,
     pub(crate) programs: &'static [Program],
+    /// Whether the job has the [schedulers of other projects](super::peers).
+    pub(crate) has_peers: bool,
     pub(crate) system: System,
     /// Whether the job starts virtual machines with KVM.
     pub(crate) is_hypervisor: bool,
@@ -80,6 +83,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-doctor",
         title: "guest-doctor: the report of `tactus doctor` in a guest kernel",
         programs: &[TACTUS],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Host,
@@ -95,6 +99,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-storm",
         title: "guest-storm: all threads are restored after any part of Tactus is killed or stopped",
         programs: &[TACTUS, STORM],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -113,6 +118,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-shares",
         title: "guest-shares: weights and caps in control groups of version 2 are set and restored",
         programs: &[TACTUS, SHARES],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -128,6 +134,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-vms",
         title: "guest-vms: virtual machines under KVM are restored after any part of Tactus is killed or stopped",
         programs: &[TACTUS, STORM, MICRO_VM],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: true,
         time: Time::Executed,
@@ -146,6 +153,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-hotplug",
         title: "guest-hotplug: promises are kept or end with a reason while a CPU is offline",
         programs: &[TACTUS, STORM],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -164,6 +172,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-calls",
         title: "guest-calls: all threads are restored after a system call of the core fails",
         programs: &[TACTUS, STORM],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -182,6 +191,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-scx",
         title: "guest-scx: every policy schedules a kernel through sched_ext, and the kernel schedules again after each fault",
         programs: &[TACTUS_SCX, TRIALS],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         // The virtual CPUs of a guest whose time follows instructions share one clock: a decision that one of them makes
@@ -203,6 +213,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-scx-one",
         title: "guest-scx-one: sched_ext on one CPU, in time that follows instructions: promises down to 100 us in 200 us",
         programs: &[TACTUS, TACTUS_SCX, TRIALS],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -223,6 +234,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-scx-bmq",
         title: "guest-scx-bmq: the port of bmq beside EEVDF and FIFO on one CPU: latency, and time for messages",
         programs: &[TACTUS_SCX, TRIALS],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -233,7 +245,7 @@ pub(crate) const JOBS: &[Job] = &[
         limit: |_| Duration::from_secs(900),
         words: |_| {
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx"];
-            [&program[..], &["--only", "the port of bmq", "--compare", "10"]]
+            [&program[..], &["--only", "the port of bmq", "--compare", "1"]]
                 .concat()
                 .into_iter()
                 .map(String::from)
@@ -242,9 +254,31 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
     Job {
+        name: "guest-scx-peers",
+        title: "guest-scx-peers: the bridge and the port of bmq beside EEVDF, FIFO, scx_rlfifo and scx_bpfland on one CPU",
+        programs: &[TACTUS_SCX, TRIALS],
+        has_peers: true,
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Executed,
+        cpus: 1,
+        tries: 1,
+        suite_rounds: None,
+        is_random: false,
+        limit: |_| Duration::from_secs(2_400),
+        words: |_| {
+            let program =
+                ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--only", "is compared", "--compare", "10"];
+            let peers = peers::paths().flat_map(|path| ["--peer".to_string(), path]);
+            program.into_iter().map(String::from).chain(peers).collect()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
         name: "guest-scx-shares",
         title: "guest-scx-shares: threads have the shares of the fair class in control groups, and 10,000 groups come and go",
         programs: &[TACTUS_SCX, TRIALS],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -263,6 +297,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-scx-rivals",
         title: "guest-scx-rivals: misses and cost of SCHED_DEADLINE, of the agents, and of a scheduler in the kernel",
         programs: &[TACTUS, TACTUS_SCX, PROMISES],
+        has_peers: false,
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -282,6 +317,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-debian",
         title: "guest-debian: the package and the operator's page in Debian, with systemd and VMs of libvirt",
         programs: &[OPERATOR],
+        has_peers: false,
         system: System::Debian,
         is_hypervisor: false,
         time: Time::Executed,

@@ -6,6 +6,7 @@ mod debian;
 pub(crate) mod image;
 mod jobs;
 mod kernel;
+mod peers;
 
 use crate::program;
 use crate::root::root;
@@ -30,6 +31,9 @@ pub(crate) struct VmTest {
     /// Run only these jobs (default: all jobs).
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(JOBS.iter().map(|job| job.name)))]
     names: Vec<String>,
+    /// Run the jobs that compare schedulers of other projects, too. They are built first, which takes minutes.
+    #[arg(long)]
+    peers: bool,
     /// Keep the guest's archive and output in target/guest, and print the path.
     #[arg(long)]
     keep: bool,
@@ -42,7 +46,9 @@ pub(crate) struct VmTest {
 
 /// Runs each chosen job in a guest, as a step.
 pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
-    let chosen = JOBS.iter().filter(|job| wanted.names.is_empty() || wanted.names.iter().any(|name| name == job.name));
+    let is_named = |job: &Job| wanted.names.iter().any(|name| name == job.name);
+    let is_default = |job: &Job| wanted.names.is_empty() && (wanted.peers || !job.has_peers);
+    let chosen = JOBS.iter().filter(|job| is_named(job) || is_default(job));
     let steps: Vec<Step> = chosen.map(|job| step(job, wanted.kernel.clone(), wanted.extent, wanted.keep)).collect();
     run_all(&steps)
 }
@@ -81,6 +87,11 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     }
     if job.programs.iter().any(|program| program.feature == Some(program::BPF))
         && let Err(reason) = component::bpf()
+    {
+        return Ok(Outcome::Skipped(reason));
+    }
+    if job.has_peers
+        && let Err(reason) = peers::build()
     {
         return Ok(Outcome::Skipped(reason));
     }
@@ -171,7 +182,14 @@ fn prepare(job: &Job, kernel: &Kernel, extent: &Extent, folder: &Path) -> Result
     let mut archive = Archive::begin(folder)?;
     archive.program(&program::INIT.build()?, "/init")?;
     for program in job.programs {
-        archive.program(&program.build()?, &format!("/bin/{}", program.name))?;
+        // Peers are built for speed, so ours are, too.
+        let profile = if job.has_peers { "release" } else { program::TEST };
+        archive.program(&program.build_in(profile)?, &format!("/bin/{}", program.name))?;
+    }
+    if job.has_peers {
+        for (name, path) in peers::build().map_err(anyhow::Error::msg)? {
+            archive.program(&path, &format!("/bin/{name}"))?;
+        }
     }
     let words = (job.words)(extent).join("\n");
     archive.file("/job", 0o644, words.as_bytes())?;

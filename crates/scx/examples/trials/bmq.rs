@@ -1,20 +1,17 @@
-//! Trials of the port of `bmq` in the kernel, and its comparison with the kernel's scheduler and with first come, first served.
+//! Trials of the port of `bmq` in the kernel.
 
 use crate::load::{Load, Probe, hogs};
-use crate::messaging::{Messaging, messaging_time, round_trip};
-use crate::scheduler::{Scheduler, scheduler_ends_within};
+use crate::scheduler::Scheduler;
 use crate::{Line, come_and_go, ensure_masks};
-use anyhow::{Context, Result, ensure};
-use measure::statistics::{Spread, confidence};
+use anyhow::{Result, ensure};
 use sched::{CpuId, CpuSet, Instant, Nanos};
-use scx::native::Fifo;
 use sys::affinity;
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::Child;
-use sys::clock::{self, Beats};
+use sys::clock;
 use sys::usage::Meter;
 
-const NATIVE: [&str; 3] = ["--policy", "bmq", "--native"];
+pub(crate) const NATIVE: [&str; 3] = ["--policy", "bmq", "--native"];
 
 /// Maximum time between two wake-ups of a thread that wakes every millisecond, beside messages and two hogs: at first its level is
 /// that of the hogs, and it waits for a slice of each of them and for the messages.
@@ -159,123 +156,4 @@ fn yield_until(end: Instant) -> u64 {
         yields += 1;
     }
     yields
-}
-
-// ---- Comparison ----
-
-/// The schedulers that are compared.
-const SCHEDULERS: [&str; 3] = ["EEVDF", "bmq", "FIFO"];
-
-/// The figures of a round, for a scheduler. Unit: ns.
-#[derive(Clone, Copy)]
-struct Round {
-    /// Mean and maximum lateness of a thread that wakes every millisecond: on an idle machine, beside four hogs, and beside messages.
-    lateness: [(u64, u64); 3],
-    messaging: u64,
-    /// Number of context switches meanwhile.
-    switches: u64,
-    /// Time of a round trip between two threads.
-    round_trip: u64,
-}
-
-/// Number of groups, and of messages from each sender to each receiver, whose time is measured: about a second under EEVDF.
-const GROUPS: usize = 2;
-const MESSAGES: u32 = 150;
-
-/// Number of round trips between two threads.
-const ROUND_TRIPS: u32 = 10_000;
-
-const LOADS: [&str; 3] = ["idle", "beside 4 hogs", "beside messages"];
-
-/// Compares schedulers in rounds that alternate between them, in one boot.
-pub(crate) fn compare(line: &Line) -> Result<()> {
-    if line.compare == 0 {
-        println!("  left out: it takes some minutes (--compare)");
-        return Ok(());
-    }
-    let mut rounds: [Vec<Round>; 3] = Default::default();
-    for _ in 0..line.compare {
-        for (name, of_scheduler) in SCHEDULERS.iter().zip(&mut rounds) {
-            of_scheduler.push(round(line, name)?);
-        }
-    }
-    println!(
-        "  {} rounds; means of the rounds, their median and its interval ({} ppm)",
-        line.compare,
-        confidence(rounds[0].len())
-    );
-    for (name, rounds) in SCHEDULERS.iter().zip(&rounds) {
-        for (at, load) in LOADS.iter().enumerate() {
-            let most = rounds.iter().map(|round| round.lateness[at].1).max().unwrap_or_default();
-            let means: Vec<u64> = rounds.iter().map(|round| round.lateness[at].0).collect();
-            println!("  {name}, lateness {load}: {}, at most {}", text(&means), Nanos::ns(most));
-        }
-        let trips: Vec<u64> = rounds.iter().map(|round| round.round_trip).collect();
-        println!("  {name}, round trip between two threads: {}", text(&trips));
-        let times: Vec<u64> = rounds.iter().map(|round| round.messaging).collect();
-        let switches = rounds.iter().map(|round| round.switches).sum::<u64>() / rounds.len() as u64;
-        println!("  {name}, time for messages: {}, {switches} context switches", text(&times));
-    }
-    Ok(())
-}
-
-/// Returns the number of context switches since the start of the kernel.
-fn switches() -> Result<u64> {
-    let stat = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    let count = stat.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok());
-    count.context("/proc/stat has no number of context switches")
-}
-
-/// Returns the mean, and the median with its interval.
-fn text(values: &[u64]) -> String {
-    let Spread { median, low, high } = Spread::of(values);
-    let mean = values.iter().sum::<u64>() / values.len() as u64;
-    let [mean, median, low, high] = [mean, median, low, high].map(Nanos::ns);
-    format!("mean {mean}, median {median} [{low}, {high}]")
-}
-
-fn round(line: &Line, name: &str) -> Result<Round> {
-    let (mut bmq, mut fifo) = (None, None);
-    match name {
-        "bmq" => bmq = Some(Scheduler::start(line, &NATIVE)?),
-        "FIFO" => fifo = Some(Fifo::load()?),
-        _ => {}
-    }
-    let idle = lateness(Nanos::ms(300))?;
-    let load = hogs(4)?;
-    let beside_hogs = lateness(Nanos::ms(500))?;
-    drop(load);
-    let load = Messaging::start(1, u32::MAX)?;
-    let beside_messages = lateness(Nanos::ms(1_500))?;
-    load.stop();
-    let round_trip = round_trip(ROUND_TRIPS)?.as_ns();
-    let before = switches()?;
-    let messaging = messaging_time(GROUPS, MESSAGES)?.as_ns();
-    let switches = switches()?.saturating_sub(before);
-    if let Some(bmq) = bmq {
-        bmq.end()?;
-    }
-    if fifo.take().is_some() {
-        scheduler_ends_within(Nanos::s(5)).context("the scheduler is still loaded")?;
-    }
-    Ok(Round { lateness: [idle, beside_hogs, beside_messages], messaging, switches, round_trip })
-}
-
-/// Returns the mean and the maximum lateness of a new thread that wakes every millisecond for `time`, as cyclictest measures it,
-/// but without timer slack. The first 100 ms do not count: a new thread begins at the level of a hog under BMQ.
-fn lateness(time: Nanos) -> Result<(u64, u64)> {
-    let probe = std::thread::spawn(move || {
-        clock::set_slack(Nanos::ZERO)?;
-        let from = clock::now().saturating_add(Nanos::ms(100));
-        let (end, mut beats) = (from.saturating_add(time), Beats::every(Nanos::ms(1)));
-        let (mut count, mut sum, mut most) = (0, 0, 0);
-        while clock::now() < end {
-            let late = beats.next().expect("it has no end").as_ns();
-            if clock::now() >= from {
-                (count, sum, most) = (count + 1, sum + late, late.max(most));
-            }
-        }
-        sys::Result::Ok((sum / u64::max(count, 1), most))
-    });
-    Ok(probe.join().expect("the thread does not panic")?)
 }

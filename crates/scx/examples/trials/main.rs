@@ -8,6 +8,7 @@
 //! sched_ext.
 
 mod bmq;
+mod comparison;
 mod core;
 mod groups;
 mod load;
@@ -53,6 +54,9 @@ struct Line {
     /// Rounds of the comparison of schedulers, and of other checks that take minutes; 0: none
     #[arg(long, default_value_t = 0)]
     compare: u32,
+    /// A scheduler of another project, for the comparison; may be repeated
+    #[arg(long)]
+    peer: Vec<PathBuf>,
     /// Run only the checks whose name contains this
     #[arg(long, default_value = "")]
     only: String,
@@ -77,7 +81,7 @@ const CHECKS: &[Check] = &[
     ("the port of bmq schedules the kernel", bmq::schedules),
     ("the port of bmq lets no thread wait for long enough that the kernel removes it", bmq::rescue),
     ("the port of bmq schedules the kernel with all its knobs", bmq::variants),
-    ("the port of bmq is compared with EEVDF and FIFO", bmq::compare),
+    ("the port of bmq is compared with EEVDF and FIFO, and the bridge with peers", comparison::compare),
     ("a thread runs only on the CPUs of its changing mask", masks),
     ("10,000 short-lived threads come and go", short_lived),
     ("threads have the shares that the fair class gives them in control groups", groups::few),

@@ -6,6 +6,7 @@ use sched::Nanos;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use sys::clock;
 use sys::process::Process;
@@ -94,6 +95,46 @@ impl Scheduler {
 }
 
 impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // It has usually ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A scheduler of another project, which is killed when the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    child: Child,
+}
+
+impl Peer {
+    /// Starts the program, and waits until its scheduler is loaded.
+    pub(crate) fn start(path: &Path) -> Result<Peer> {
+        let mut command = Command::new(path);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut peer = Peer { child: child.with_context(|| format!("cannot start {}", path.display()))? };
+        let end = clock::now().saturating_add(LOADED);
+        while !is_loaded()? {
+            if let Some(status) = peer.child.try_wait()? {
+                bail!("{} ended with {status}", path.display());
+            }
+            ensure!(clock::now() < end, "{} has loaded no scheduler", path.display());
+            clock::sleep(Nanos::ms(5));
+        }
+        Ok(peer)
+    }
+
+    /// Requests the end of the program.
+    pub(crate) fn end(self) -> Result<()> {
+        let process = Process::open(self.child.id())?;
+        process.terminate()?;
+        ensure!(process.ends_within(ENDED), "the program does not end");
+        Ok(())
+    }
+}
+
+impl Drop for Peer {
     fn drop(&mut self) {
         // It has usually ended.
         let _ = self.child.kill();

@@ -47,7 +47,7 @@ fn bmq(options: &Options, run: &Run) -> Result<Summary, Failure> {
     eprintln!("bmq in the kernel schedules all threads; Ctrl-C ends it");
     let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
     let end = run.end();
-    while !run.is_over(end) {
+    while !run.is_over(end, clock::now()) {
         if let Some(ending) = kernel.ending()? {
             return Err(Failure::Ended(ending.text()));
         }
@@ -72,12 +72,12 @@ fn edf(run: &Run) -> Result<Summary, Failure> {
     let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
     let (end, mut events, mut receipts) = (run.end(), Vec::new(), Receipts::default());
     loop {
-        let (now, is_over) = (clock::now(), run.is_over(end));
+        let (now, is_over) = (clock::now(), run.is_over(end, clock::now()));
         kernel.read(&mut events)?;
         summary.events += events.len() as u64;
         summary.turns += 1;
         for event in events.drain(..) {
-            if let (Kind::Wake { .. }, Some(reservation)) = (event.kind, run.promises.get(&event.tid)) {
+            if let (Kind::Wake { .. }, Some(reservation)) = (&event.kind, run.promises.get(&event.tid)) {
                 receipts.begin(event.tid, from_first_whole_period(*reservation, event.at, begin), event.at);
             }
             receipts.note(&event);

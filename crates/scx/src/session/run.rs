@@ -2,7 +2,7 @@
 
 use input::knobs::{KnobSetting, apply_knobs};
 use input::problem::{Problem, Problems};
-use sched::{Descriptor, Instant, Kicks, Machine, Nanos, Reservation, Topology};
+use sched::{Conserving, Descriptor, Instant, Kicks, LoadBounds, Machine, Nanos, Reservation, Topology};
 use scx::Error;
 use scx::interface::BmqCounts;
 use scx::promised::Received;
@@ -78,10 +78,26 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn machine(&self, settings: &[KnobSetting]) -> Result<Machine, Problems> {
         let knobs = apply_knobs(self.policy, settings)?;
-        let cpus = sys::cpus::online().map_err(|error| Problem::new(error.to_string()))?;
-        let cpus = cpus.iter().last().map_or(1, |cpu| cpu.index() + 1);
-        let machine = Machine::build(self.policy, Topology::new(cpus), &knobs, Kicks::Immediate);
+        let machine = Machine::build(self.policy, Run::host()?, &knobs, Kicks::Immediate);
         Ok(machine.map_err(|refused| Problem::new(refused.to_string()))?)
+    }
+
+    /// Returns whether the policy always lets a CPU run a thread that last ran there, if no other thread is runnable.
+    pub(super) fn is_conserving(&self, settings: &[KnobSetting]) -> Result<bool, Problems> {
+        let (host, knobs) = (Run::host()?, apply_knobs(self.policy, settings)?);
+        let load = LoadBounds {
+            has_reservations: !self.promises.is_empty(),
+            has_changes: true,
+            has_sleepers: true,
+            has_affinity: true,
+            ..LoadBounds::of_hogs(&host, &knobs, 2)
+        };
+        Ok((self.policy.conserving)(&load) != Conserving::Never)
+    }
+
+    fn host() -> Result<Topology, Problem> {
+        let cpus = sys::cpus::online().map_err(|error| Problem::new(error.to_string()))?;
+        Ok(Topology::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1)))
     }
 
     /// Returns the end of a run that begins now.
@@ -89,8 +105,8 @@ impl Run {
         self.length.map_or(Instant::NEVER, |length| clock::now().saturating_add(length))
     }
 
-    pub(super) fn is_over(&self, end: Instant) -> bool {
-        self.stop.load(Ordering::Relaxed) || clock::now() >= end
+    pub(super) fn is_over(&self, end: Instant, now: Instant) -> bool {
+        self.stop.load(Ordering::Relaxed) || now >= end
     }
 
     pub(super) fn summary(&self) -> Summary {

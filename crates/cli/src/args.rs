@@ -175,7 +175,7 @@ pub(crate) struct Sim {
     #[arg(long, requires = "json", help_heading = "Task sets")]
     pub(crate) jobs: bool,
 
-    /// The policy, in place of the scenario's; several policies are compared. scx:edf is the port of edf for sched_ext
+    /// The policy, in place of the scenario's; several policies are compared. scx:edf and scx:gang-edf are ports for sched_ext
     #[arg(long, value_name = "P[,P...]", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Set a knob of the policy; see `tactus policies NAME`

@@ -29,8 +29,12 @@ pub enum Order {
         period_ns: u64,
         /// Whether the slice is a limit.
         is_hard: bool,
+        /// Number of its gang; `None`: it is in no gang. The promises of a gang are on different CPUs, with the same slice
+        /// in the same periods.
+        gang: Option<u32>,
     },
-    /// The promise has another reservation, with the same limit.
+    /// The promise has another reservation, with the same limit. The promises of a gang change together, and each has an
+    /// order.
     Change {
         /// Number of the promise.
         promise: i32,
@@ -38,6 +42,8 @@ pub enum Order {
         slice_ns: u64,
         /// Length of the period. Unit: ns.
         period_ns: u64,
+        /// Number of its gang from now on, which has the same promises as before.
+        gang: Option<u32>,
     },
     /// A thread becomes a member of a promise, which has at most [`MEMBERS_MAX`].
     Join {
@@ -61,11 +67,11 @@ pub enum Order {
 }
 
 impl Order {
-    /// Returns the order to begin a promise.
+    /// Returns the order to begin a promise, in a gang or in none.
     #[must_use]
-    pub fn begin(promise: i32, cpu: CpuId, reservation: Reservation) -> Order {
+    pub fn begin(promise: i32, cpu: CpuId, reservation: Reservation, gang: Option<u32>) -> Order {
         let (slice_ns, period_ns) = (reservation.slice.as_ns(), reservation.period.as_ns());
-        Order::Begin { promise, cpu: cpu.index(), slice_ns, period_ns, is_hard: reservation.limit == Limit::Hard }
+        Order::Begin { promise, cpu: cpu.index(), slice_ns, period_ns, is_hard: reservation.limit == Limit::Hard, gang }
     }
 }
 
@@ -131,7 +137,7 @@ mod tests {
     #[test]
     fn lines_are_read_as_they_were_written_and_others_are_refused() {
         let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(2), Nanos::ms(10)) };
-        let order = Order::begin(3, CpuId::new(1), reservation);
+        let order = Order::begin(3, CpuId::new(1), reservation, Some(7));
         let text = line(&order);
         assert_eq!((read::<Order>(&text), text.matches('\n').count()), (Ok(order), 1));
         let refused = Report::Refused { order, reason: "no\nroom".to_string() };

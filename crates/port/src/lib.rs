@@ -21,6 +21,8 @@ use sched::{Conserving, KnobError, Knobs, LoadBounds, Nanos};
 pub struct Port {
     /// Name of the port, and of the registered policy whose rules it has.
     pub name: &'static str,
+    /// Name of the program: policies with common rules have one.
+    pub program: &'static str,
     /// The knobs of the policy whose rules the port has. The others have their defaults.
     pub knobs: &'static [(&'static str, &'static str)],
     /// The promises that the port keeps; `None`: it ignores reservations.
@@ -34,18 +36,29 @@ pub struct Port {
 pub struct Promises {
     /// Maximum length of a period.
     pub period_max: Nanos,
+    /// Whether the periods of the members of a gang begin together.
+    pub has_gangs: bool,
 }
 
 /// `edf` in the kernel. Its products of two times have 64 bits.
 pub const EDF: Port = Port {
     name: "edf",
+    program: "edf",
     knobs: &[("placement", "partitioned"), ("rest", "renew")],
-    promises: Some(Promises { period_max: orders::PERIOD_MAX }),
+    promises: Some(Promises { period_max: orders::PERIOD_MAX, has_gangs: false }),
     conserving: edf_conserving,
 };
 
+/// `gang-edf` in the kernel: the program of [`EDF`], with gangs.
+pub const GANG_EDF: Port = Port {
+    name: "gang-edf",
+    knobs: &[("rest", "renew")],
+    promises: Some(Promises { period_max: orders::PERIOD_MAX, has_gangs: true }),
+    ..EDF
+};
+
 /// Every port, in alphabetical order of name.
-pub const PORTS: &[&Port] = &[&EDF];
+pub const PORTS: &[&Port] = &[&EDF, &GANG_EDF];
 
 /// A thread whose slice is used up competes on all CPUs, and waits for its own CPU in the next period. Without such threads,
 /// an idle CPU finds every thread.
@@ -88,7 +101,7 @@ mod tests {
         for port in PORTS {
             port.policy_knobs().unwrap_or_else(|error| panic!("{}: {error}", port.name));
         }
-        assert!(find("edf").is_some() && find("edff").is_none());
+        assert!(find("edf").is_some() && find("gang-edf").is_some() && find("edff").is_none());
     }
 
     #[test]

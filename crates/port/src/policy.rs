@@ -9,8 +9,9 @@
 use crate::process::Process;
 use crate::{Port, Promises};
 use sched::{
-    Alarm, AlarmOwner, Class, CpuId, CpuSet, Cx, Decision, EntityId, Held, Instant, Kicks, Limit, Machine, Nanos,
-    Params, Policy, PromiseState, Refused, Reservation, StopReason, Stopped, Topology, Wake,
+    Alarm, AlarmOwner, Class, CpuId, CpuSet, Cx, Decision, EntityId, GroupChange, GroupId, GroupParams, Held, Instant,
+    Kicks, Limit, Machine, Nanos, Params, Policy, PromiseState, Refused, Reservation, StopReason, Stopped, Topology,
+    Wake,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ struct Thread {
     attached: Instant,
     /// The entity of the admission machine, and the CPU of the promise.
     admitted: Option<(EntityId, CpuId)>,
+    /// The gang in which its promise was admitted: a group of the admission machine.
+    gang: Option<GroupId>,
     /// Whether the thread begins after the port has started, and has not woken yet.
     is_new: bool,
 }
@@ -42,6 +45,8 @@ pub struct PortPolicy {
     process: RefCell<Process>,
     /// Admits promises, as the user side of the port does. `None`: the port keeps no promises.
     admission: Option<Machine>,
+    /// The group of the admission machine for each gang.
+    gangs: BTreeMap<GroupId, GroupId>,
     /// Attached threads, by the index of their entity.
     threads: Vec<Option<Thread>>,
     /// The entity of each tid, from [`FIRST_TID`] on.
@@ -110,7 +115,7 @@ impl PortPolicy {
     /// # Panics
     /// The registered policy lacks the knobs of the port.
     pub fn start(port: &'static Port, program: &Path, host: &Topology) -> Result<PortPolicy, Refused> {
-        let process = Process::start(program, port.name).map_err(|_| Refused::Unsupported {
+        let process = Process::start(program, port.program).map_err(|_| Refused::Unsupported {
             reason: "the program with the ports does not start",
             remedy: "build it with `cargo build --release --package scx --features port`",
         })?;
@@ -123,6 +128,7 @@ impl PortPolicy {
             port,
             process: RefCell::new(process),
             admission: admission.transpose()?,
+            gangs: BTreeMap::new(),
             threads: Vec::new(),
             entities: Vec::new(),
             is_started: false,
@@ -200,16 +206,19 @@ impl PortPolicy {
     fn begin(&mut self, cx: &mut Cx<'_>) {
         self.is_started = true;
         let now = cx.now();
-        for at in 0..self.threads.len() {
-            let Some(Thread { tid, params, admitted: Some((_, cpu)), .. }) = self.threads[at].clone() else { continue };
-            let Some(Reservation { slice, period, limit, .. }) = params.reservation else { continue };
-            let (slice, period, is_hard) = (slice.as_ns(), period.as_ns(), u8::from(limit == Limit::Hard));
-            self.tell(format_args!("promise {tid} {slice} {period} {is_hard} {}", cpu.index()));
-        }
-        let first = self.threads.iter().flatten().map(|thread| thread.attached).min().unwrap_or(now);
-        self.apply(cx, format_args!("start {}", first.as_ns()));
         let mut threads: Vec<Thread> = self.threads.iter().flatten().cloned().collect();
         threads.sort_by_key(|thread| (thread.attached, thread.tid));
+        // The first thread of each gang, whose promise begins first.
+        let mut firsts = BTreeMap::new();
+        for Thread { tid, params, admitted, gang, .. } in &threads {
+            let (Some((_, cpu)), Some(asked)) = (admitted, params.reservation) else { continue };
+            let Reservation { slice, period, limit, .. } = asked;
+            let (slice, period, is_hard) = (slice.as_ns(), period.as_ns(), u8::from(limit == Limit::Hard));
+            let gang = gang.map_or(0, |gang| *firsts.entry(gang).or_insert(*tid));
+            self.tell(format_args!("promise {tid} {slice} {period} {is_hard} {} {gang}", cpu.index()));
+        }
+        let first = threads.first().map_or(now, |thread| thread.attached);
+        self.apply(cx, format_args!("start {}", first.as_ns()));
         for thread in &threads {
             self.add(thread, cx);
         }
@@ -230,17 +239,38 @@ impl PortPolicy {
         self.apply(cx, format_args!("new {} {tid} {weight} {nice} {policy} {mask}", attached.as_ns()));
     }
 
+    /// Returns the group of the admission machine for the gang of these parameters; `None`: they are in no gang.
+    fn gang_of(&mut self, params: &Params, cx: &Cx<'_>) -> Result<Option<GroupId>, Refused> {
+        if params.reservation.is_none() || !self.is_gang(params.group, cx) {
+            return Ok(None);
+        }
+        if let Some(gang) = self.gangs.get(&params.group) {
+            return Ok(Some(*gang));
+        }
+        let machine = self.admission.as_mut().expect("a port with gangs keeps promises");
+        let is_gang = GroupParams { gang: true, ..GroupParams::default() };
+        let gang = machine.create_group(cx.now(), is_gang, GroupId::ROOT)?;
+        self.gangs.insert(params.group, gang);
+        Ok(Some(gang))
+    }
+
+    fn is_gang(&self, group: GroupId, cx: &Cx<'_>) -> bool {
+        self.port.promises.is_some_and(|promises| promises.has_gangs) && cx.group_params(group).gang
+    }
+
     /// Admits the reservation of new or changed parameters. Returns the entity of the admission machine and its CPU.
     fn admit(
         &mut self,
         before: Option<EntityId>,
         params: &Params,
+        gang: Option<GroupId>,
         now: Instant,
     ) -> Result<Option<(EntityId, CpuId)>, Refused> {
-        let (Some(machine), Some(Promises { period_max })) = (self.admission.as_mut(), self.port.promises) else {
+        let (Some(machine), Some(Promises { period_max, .. })) = (self.admission.as_mut(), self.port.promises) else {
             return Ok(None);
         };
-        let asked = Params { reservation: params.reservation, affinity: params.affinity, ..Params::default() };
+        let group = gang.unwrap_or(GroupId::ROOT);
+        let asked = Params { reservation: params.reservation, affinity: params.affinity, group, ..Params::default() };
         let Some(reservation) = params.reservation else {
             if let Some(before) = before {
                 machine.detach(now, before);
@@ -277,11 +307,12 @@ impl Policy for PortPolicy {
         if self.is_started && self.admission.is_some() && params.reservation.is_some() {
             return Err(PortPolicy::refuse_late());
         }
-        let admitted = self.admit(None, &params, now)?;
+        let gang = self.gang_of(&params, cx)?;
+        let admitted = self.admit(None, &params, gang, now)?;
         let tid = FIRST_TID + i32::try_from(self.entities.len()).expect("there are fewer entities than tids");
         self.entities.push(e);
         let is_new = self.is_started;
-        let thread = Thread { tid, params, attached: now, admitted, is_new };
+        let thread = Thread { tid, params, attached: now, admitted, gang, is_new };
         if self.threads.len() <= e.index() {
             self.threads.resize(e.index() + 1, None);
         }
@@ -307,12 +338,15 @@ impl Policy for PortPolicy {
         let (params, now) = (*cx.params(e), cx.now());
         let before = self.thread(e).admitted;
         if !self.is_started {
-            let admitted = self.admit(before.map(|(entity, _)| entity), &params, now)?;
+            let gang = self.gang_of(&params, cx)?;
+            let admitted = self.admit(before.map(|(entity, _)| entity), &params, gang, now)?;
             let thread = self.threads[e.index()].as_mut().expect("it is attached");
-            (thread.admitted, thread.params) = (admitted, params);
+            (thread.admitted, thread.gang, thread.params) = (admitted, gang, params);
             return Ok(());
         }
-        if self.admission.is_some() && params.reservation != old.reservation {
+        let has_moved = params.group != old.group && [params.group, old.group].iter().any(|&g| self.is_gang(g, cx));
+        let is_same = params.reservation == old.reservation && !(has_moved && params.reservation.is_some());
+        if self.admission.is_some() && !is_same {
             return Err(PortPolicy::refuse_late());
         }
         let tid = self.tid(e);
@@ -324,6 +358,28 @@ impl Policy for PortPolicy {
             self.apply(cx, format_args!("mask {} {tid} {mask}", now.as_ns()));
         }
         self.threads[e.index()].as_mut().expect("it is attached").params = params;
+        Ok(())
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        match change {
+            GroupChange::Params { old } if !old.gang && self.is_gang(g, cx) => {
+                if cx.members(g).any(|e| self.thread(e).admitted.is_some()) {
+                    return Err(Refused::Unsupported {
+                        reason: "the group has members with reservations of their own",
+                        remedy: "make the group a gang before its members are attached",
+                    });
+                }
+            }
+            GroupChange::Removed => {
+                let gang = self.gangs.remove(&g);
+                if let (Some(gang), Some(machine)) = (gang, self.admission.as_mut()) {
+                    // The periods of threads that have left the group, which was no gang any longer, stay in phase.
+                    let _ = machine.remove_group(cx.now(), gang);
+                }
+            }
+            GroupChange::Created { .. } | GroupChange::Params { .. } => {}
+        }
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The policy `edf` in the kernel: reservations of a slice in every period, earliest deadline first. The rules of a
- * reservation are in edf.h, and those of its members in promise.h; this file has the queues and the timers.
+ * The policies `edf` and `gang-edf` in the kernel: reservations of a slice in every period, earliest deadline first. The rules
+ * of a reservation are in edf.h, those of its members in promise.h, and the periods in periods.h; this file has the queues.
  *
  * The user side assigns each promise to a CPU, and admits no more than a CPU has, as the Rust policy with placement =
  * partitioned does. Each CPU has a queue of the threads whose promises have a remaining slice, in the order of their deadlines.
+ * The promises of a gang are on different CPUs, and their periods begin together (gang.h).
  * The members of a promise take turns; a helper precedes the others when it wakes. All other threads run by weight (fair.h) while
  * this queue is empty. A soft reservation whose slice is used up competes with them, and a hard one waits in the queue HELD for
  * its next period.
@@ -15,9 +16,8 @@
  *
  * tests/port compares the decisions for promised threads with those of the Rust policy. The differences:
  *
- * - The comparison takes promises before the start, and does not change them. tests/edf_rules.rs compares the rules of a change.
- * - Of equal deadlines, that of the thread that came first wins, and a thread that runs continues. In the Rust policy, the thread
- *   with the lower index wins.
+ * - The comparison takes promises before the start, and does not change them. tests/edf_rules.rs compares the rules of a change,
+ *   but not for a gang.
  * - A thread whose slice is used up competes on all CPUs of its mask, by weight. In the Rust policy, it competes on its own CPU,
  *   round robin.
  * - A thread whose mask loses the CPU of its promise competes with the others. The Rust policy assigns it to another CPU.
@@ -94,89 +94,7 @@ static int end_slice(void *map, u32 *cpu, struct cpu *value)
 	return 0;
 }
 
-/* Moves a thread that waits in `from` to the queue of its CPU. */
-static bool move_to_ready(struct task_struct *p, struct promise *promise, u64 from)
-{
-	struct bpf_iter_scx_dsq it;
-	bool done = false;
-
-	bpf_rcu_read_lock();
-	/* A thread whose mask changes after the iterator was created is enqueued again, and not moved. */
-	if (!bpf_iter_scx_dsq_new(&it, from, 0) && is_ahead(p, promise)) {
-		scx_bpf_dsq_move_set_slice(&it, LONG_SLICE_NS);
-		scx_bpf_dsq_move_set_vtime(&it, promise->account.deadline);
-		done = scx_bpf_dsq_move_vtime(&it, p, READY + promise->cpu, 0);
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	bpf_rcu_read_unlock();
-	return done;
-}
-
-/*
- * A slice has become available: the members that wait move to the queue of the CPU, and the CPUs of those that run look again.
- * Returns whether a member is on its way to a queue.
- */
-static bool bring_members(struct promise *promise)
-{
-	bool is_under_way = false, has_moved = false;
-	u32 at, count = promise->count;
-
-	bpf_for(at, 0, count) {
-		s32 tid = promise->members[at & (MEMBERS_MAX - 1)];
-		struct task_struct *p = tid ? bpf_task_from_pid(tid) : 0;
-		struct thread *thread;
-
-		if (!p)
-			continue;
-		thread = thread_of(p);
-		if (thread && thread->is_counted && thread->on >= 0) {
-			/* A thread that runs on another CPU than that of its promise goes there. */
-			scx_bpf_kick_cpu(thread->on, SCX_KICK_PREEMPT);
-		} else if (thread && thread->is_counted && thread->is_ready) {
-			/* A thread that has waited past the end of its period has a later deadline now. */
-			move_to_ready(p, promise, READY + promise->cpu);
-		} else if (thread && thread->is_counted && is_ahead(p, promise)) {
-			thread->is_ready = move_to_ready(p, promise, fair_queue(&thread->member)) ||
-					   move_to_ready(p, promise, HELD);
-			has_moved |= thread->is_ready;
-			is_under_way |= !thread->is_ready;
-		}
-		bpf_task_release(p);
-	}
-	if (has_moved)
-		scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
-	/* A member that has left or come meanwhile has moved others to other places. */
-	return is_under_way || promise->count != count;
-}
-
-static int begin_period(void *map, s32 *number, struct promise *promise)
-{
-	u64 now = bpf_ktime_get_ns(), next, passed = 0;
-	struct edf_account *a = &promise->account, was;
-	bool throughout;
-
-	/* The next wake-up sets the timer again. To cancel it under the lock of a run queue would wait for this function. */
-	if (promise->runnable <= 0)
-		return 0;
-	charge_until(promise, now);
-	bpf_spin_lock(&promise->lock);
-	was = *a;
-	throughout = promise->throughout;
-	if (now >= a->deadline) {
-		edf_renew(a, now);
-		promise->throughout = true;
-	}
-	next = a->deadline;
-	bpf_spin_unlock(&promise->lock);
-	if (next != was.deadline && was.has_begun)
-		passed = (next - was.deadline) / was.period;
-	if (passed)
-		report_ended(*number, &was, passed, throughout, now);
-	if (a->state == EDF_RESERVED && bring_members(promise) && next - now > AGAIN_NS)
-		next = now + AGAIN_NS;
-	bpf_timer_start(&promise->period, next, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
-	return 0;
-}
+#include "periods.h"
 
 /* ---- Threads ---- */
 
@@ -374,9 +292,9 @@ void BPF_PROG(edf_enqueue, struct task_struct *p, u64 flags)
 		thread->is_ready = goes_ahead;
 	if (thread && promise && goes_ahead) {
 		/* A helper that spins has only the turns of the others. */
-		u64 precedes = thread->is_helper && flags & SCX_ENQ_WAKEUP;
+		u64 key = key_of(thread, promise, thread->is_helper && flags & SCX_ENQ_WAKEUP);
 
-		scx_bpf_dsq_insert_vtime(p, READY + promise->cpu, turn_of(promise), promise->account.deadline - precedes, flags);
+		scx_bpf_dsq_insert_vtime(p, READY + promise->cpu, turn_of(promise), key, flags);
 		/* A CPU that stops the thread dispatches afterwards anyway. */
 		if (flags & SCX_ENQ_WAKEUP || promise->cpu != here)
 			scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
@@ -390,12 +308,12 @@ void BPF_PROG(edf_enqueue, struct task_struct *p, u64 flags)
 }
 
 /*
- * Returns whether the first waiting thread with a slice precedes `prev`, which belongs to `promise`: by its deadline, or by
- * turns among the members of a promise.
+ * Returns whether the first waiting thread with a slice precedes `prev`, which belongs to `promise`: by its key, or by turns
+ * among the members of a promise.
  */
 static bool first_precedes(s32 cpu, struct task_struct *prev, struct thread *thread, struct promise *promise)
 {
-	u64 deadline = promise->account.deadline;
+	u64 key = key_of(thread, promise, false);
 	struct task_struct *first = 0;
 	struct bpf_iter_scx_dsq it;
 	struct thread *other;
@@ -405,9 +323,9 @@ static bool first_precedes(s32 cpu, struct task_struct *prev, struct thread *thr
 		first = bpf_iter_scx_dsq_next(&it);
 	if (first) {
 		other = thread_of(first);
-		precedes = first->scx.dsq_vtime < deadline;
+		precedes = (s64)(first->scx.dsq_vtime - key) < 0;
 		if (other && other->promise == thread->promise)
-			precedes |= first->scx.dsq_vtime == deadline && !prev->scx.slice;
+			precedes |= first->scx.dsq_vtime == key && !prev->scx.slice;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return precedes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The rules of the policy `edf` for one reservation, as in crates/policies/src/edf/account.rs with the knobs placement =
- * partitioned and rest = renew. They are pure: no clock, no queue. tests/edf_rules.rs compares
- * them with the Rust policy.
+ * The rules of the policies `edf` and `gang-edf` for one reservation, as in crates/policies/src/edf/account.rs with the knobs
+ * placement = partitioned and rest = renew. They are pure: no clock, no queue. tests/edf_rules.rs compares them with the Rust
+ * policy.
  *
  * Source: VSched (Lin and Dinda, SC'05) section 3; CBS, Abeni and Buttazzo 1998.
  */
@@ -35,7 +35,9 @@ struct edf_account {
 	u32 state;
 	u8 is_hard;
 	u8 has_begun;
-	u8 reserved[2];
+	/* Whether the periods never move, as those of a gang. */
+	u8 is_fixed;
+	u8 reserved;
 };
 
 static inline void edf_deplete(struct edf_account *a)
@@ -60,19 +62,65 @@ static inline void edf_open(struct edf_account *a, u64 slice, u64 period, bool i
 	edf_renew(a, now);
 }
 
-/* A new period begins if the old one is over, or if the remaining slice exceeds the share of the rest of the period. */
+/* Opens an account whose periods never move. The first one begins at `start`, which is not before `now`. */
+static inline void edf_open_fixed(struct edf_account *a, u64 slice, u64 period, bool is_hard, u64 start, u64 now)
+{
+	*a = (struct edf_account){ .slice = slice, .period = period, .deadline = start, .blocked = now, .is_fixed = 1 };
+	a->is_hard = is_hard;
+	if (start > now)
+		edf_deplete(a);
+	else
+		edf_renew(a, now);
+}
+
+/* Returns the first instant, at or after `now`, at which a period begins. */
+static inline u64 edf_period_from(const struct edf_account *a, u64 now)
+{
+	u64 passed;
+
+	if (a->deadline > now)
+		return a->has_begun && a->deadline - now == a->period ? now : a->deadline;
+	passed = (now - a->deadline) / a->period + ((now - a->deadline) % a->period != 0);
+	return a->deadline + a->period * passed;
+}
+
+/*
+ * The thread wakes within a period that does not move: its remaining slice is reduced by the time for which it was blocked in the
+ * period, but not below its share `ahead` of the rest.
+ */
+static inline void edf_shorten(struct edf_account *a, s64 ahead, u64 now)
+{
+	u64 begun = a->deadline - a->period;
+	s64 least = a->balance - (s64)(now - (a->blocked > begun ? a->blocked : begun));
+
+	if (least < ahead)
+		least = ahead;
+	if (a->balance > least)
+		a->balance = least;
+	if (a->balance <= 0)
+		edf_deplete(a);
+}
+
+/*
+ * A new period begins if the old one is over, or if the remaining slice exceeds the share of the rest of the period. Fixed
+ * periods do not follow wake-ups.
+ */
 static inline void edf_wake(struct edf_account *a, u64 now)
 {
 	bool is_over = a->has_begun && a->blocked + a->period <= a->deadline;
+	u64 ahead;
 
-	if (now >= a->deadline || is_over)
+	if (!a->is_fixed && (now >= a->deadline || is_over))
 		a->deadline = now;
 	if (now >= a->deadline)
 		edf_renew(a, now);
 	if (a->state != EDF_RESERVED)
 		return;
 	/* The products have 64 bits, because no period is above EDF_PERIOD_MAX. */
-	if ((u64)a->balance > (a->deadline - now) * a->slice / a->period) {
+	ahead = (a->deadline - now) * a->slice / a->period;
+	if (a->is_fixed) {
+		edf_shorten(a, ahead, now);
+	} else if ((u64)a->balance > ahead) {
 		a->deadline = now;
 		edf_renew(a, now);
 	}
@@ -104,12 +152,10 @@ static inline u64 edf_used_until(const struct edf_account *a)
 
 /*
  * Changes the reservation, as with the knob change = due: the first period of the new one begins when the used part of the
- * slice is due at a constant rate.
+ * slice is due at a constant rate, which is edf_used_until(), and in a gang the latest one.
  */
-static inline void edf_change(struct edf_account *a, u64 slice, u64 period, u64 now)
+static inline void edf_change(struct edf_account *a, u64 slice, u64 period, u64 due, u64 now)
 {
-	u64 due = edf_used_until(a);
-
 	a->slice = slice;
 	a->period = period;
 	a->blocked = now;

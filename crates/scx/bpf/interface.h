@@ -85,12 +85,14 @@ struct period_event {
 enum order_kind {
 	/* The periods of a promise that is in the map begin. */
 	ORDER_BEGIN = 1,
-	/* A promise has another reservation. */
+	/* A promise and those of its gang have another reservation. */
 	ORDER_CHANGE = 2,
 	/* A thread becomes a member of a promise. */
 	ORDER_JOIN = 3,
 	/* A thread is no longer a member of its promise. */
 	ORDER_LEAVE = 4,
+	/* A promise is about to leave the map: it leaves its gang. */
+	ORDER_END = 5,
 };
 
 struct order {
@@ -100,6 +102,9 @@ struct order {
 	/* ORDER_JOIN and ORDER_LEAVE. */
 	s32 tid;
 	u32 is_helper;
+	/* ORDER_BEGIN: a promise of the gang that it joins; its own number: it begins a gang; 0: it is in no gang. */
+	s32 sibling;
+	u32 reserved;
 	/* ORDER_CHANGE. Unit: ns. */
 	u64 slice;
 	u64 period;

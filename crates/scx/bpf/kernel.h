@@ -34,6 +34,7 @@ typedef _Bool bool;
 #define ESRCH 3
 #define ENOMEM 12
 #define EEXIST 17
+#define EINVAL 22
 #define ENOSPC 28
 
 /* Types of maps: enum bpf_map_type. */

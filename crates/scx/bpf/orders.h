@@ -6,16 +6,74 @@
 #ifndef TACTUS_ORDERS_H
 #define TACTUS_ORDERS_H
 
-/* Begins the periods of a promise. */
-static void begin(struct promise *promise, u64 now)
+#include "gang.h"
+
+/* Begins the periods of a promise: now, or with those of its gang. */
+static long begin(struct order *order, struct promise *promise, u64 now)
 {
 	struct edf_account *a = &promise->account;
+	u64 start = now;
+	long error = order->sibling ? join_gang(order, promise, &start, now) : 0;
 
+	if (error)
+		return error;
 	bpf_timer_init(&promise->period, &promises, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&promise->period, begin_period);
 	bpf_spin_lock(&promise->lock);
-	edf_open(a, a->slice, a->period, a->is_hard, now);
+	if (order->sibling)
+		edf_open_fixed(a, a->slice, a->period, a->is_hard, start, now);
+	else
+		edf_open(a, a->slice, a->period, a->is_hard, now);
 	bpf_spin_unlock(&promise->lock);
+	return 0;
+}
+
+/* Changes the reservation of a promise, whose first new period begins at `due`. */
+static void change_from(struct order *order, struct promise *promise, u64 due, u64 now)
+{
+	bpf_spin_lock(&promise->lock);
+	edf_change(&promise->account, order->slice, order->period, due, now);
+	promise->throughout = false;
+	promise->must_bring = 1;
+	bpf_spin_unlock(&promise->lock);
+	bpf_timer_start(&promise->period, now, BPF_F_TIMER_ABS);
+	/* A member that runs may have no slice any more. */
+	scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
+}
+
+/*
+ * Changes the reservation of a promise, and that of its siblings with it: their new periods begin together, when the used part of
+ * every slice is due. The orders for the siblings then find nothing to change.
+ */
+static void change(struct order *order, struct promise *promise, u64 now)
+{
+	struct edf_account *a = &promise->account;
+	s32 next = order->promise;
+	u64 due = 0, used_until;
+	u32 at;
+
+	if (promise->sibling && a->slice == order->slice && a->period == order->period)
+		return;
+	bpf_for(at, 0, CPUS_MAX) {
+		struct promise *it = next ? bpf_map_lookup_elem(&promises, &next) : 0;
+
+		if (!it)
+			break;
+		charge_until(it, now);
+		used_until = edf_used_until(&it->account);
+		if (used_until > due)
+			due = used_until;
+		next = it->sibling != order->promise ? it->sibling : 0;
+	}
+	next = order->promise;
+	bpf_for(at, 0, CPUS_MAX) {
+		struct promise *it = next ? bpf_map_lookup_elem(&promises, &next) : 0;
+
+		if (!it)
+			break;
+		change_from(order, it, due, now);
+		next = it->sibling != order->promise ? it->sibling : 0;
+	}
 }
 
 /* Moves a thread that waits for a period of its promise to the threads that compete. */
@@ -46,6 +104,7 @@ static void begin_membership(struct task_struct *p, struct promise *promise, str
 		return;
 	}
 	/* The timer brings it to the queue of the CPU. */
+	promise->must_bring = 1;
 	bpf_timer_start(&promise->period, now, BPF_F_TIMER_ABS);
 	if (is_observed)
 		report(p, EVENT_WAKE, -1, 0, now);
@@ -118,18 +177,12 @@ int edf_apply(struct order *order)
 	promise = bpf_map_lookup_elem(&promises, &number);
 	if (!promise)
 		return -ESRCH;
-	if (order->kind == ORDER_BEGIN) {
-		begin(promise, now);
-		return 0;
-	}
-	charge_until(promise, now);
-	bpf_spin_lock(&promise->lock);
-	edf_change(&promise->account, order->slice, order->period, now);
-	promise->throughout = false;
-	bpf_spin_unlock(&promise->lock);
-	bpf_timer_start(&promise->period, now, BPF_F_TIMER_ABS);
-	/* A member that runs may have no slice any more. */
-	scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
+	if (order->kind == ORDER_BEGIN)
+		return begin(order, promise, now);
+	if (order->kind == ORDER_CHANGE)
+		change(order, promise, now);
+	if (order->kind == ORDER_END)
+		leave_gang(number, promise);
 	return 0;
 }
 

@@ -25,6 +25,10 @@ struct promise {
 	u32 count;
 	/* Whether the promise was runnable since its period began. */
 	u32 throughout;
+	/* The next promise of its gang, which is a ring; its own number: the only one of a gang; 0: it is in no gang. */
+	s32 sibling;
+	/* Whether the members must be brought to the queue of the CPU: see bring(). */
+	u32 must_bring;
 	/* Up to this instant, the CPU time of the runner is charged; 0: none runs. */
 	u64 since;
 	struct bpf_timer period;
@@ -91,6 +95,21 @@ static struct member *member_of(struct task_struct *p)
 static struct promise *promise_of(struct thread *thread)
 {
 	return thread && thread->promise ? bpf_map_lookup_elem(&promises, &thread->promise) : 0;
+}
+
+/* The bits of a key below the deadline. */
+#define KEY_SHIFT 24
+
+/*
+ * Returns the order of a thread among those with a slice on its CPU: by the deadline, then by the number of the promise, so that
+ * CPUs with equal deadlines run siblings at the same time. A helper precedes the other members when it wakes. Keys are compared
+ * by their difference, and two deadlines of a queue differ by less than 2^39 ns.
+ */
+static u64 key_of(struct thread *thread, struct promise *promise, bool precedes)
+{
+	u64 number = (u64)(u32)thread->promise << 1 & ((1 << KEY_SHIFT) - 1);
+
+	return promise->account.deadline << KEY_SHIFT | number | !precedes;
 }
 
 /* Reports the end of a period, if this is wanted. `was` is the account at its end. */

@@ -15,6 +15,7 @@ mod operations;
 pub mod promised;
 #[cfg(feature = "bpf")]
 mod scheduler;
+pub mod siblings;
 
 #[cfg(feature = "bpf")]
 pub use scheduler::Error;

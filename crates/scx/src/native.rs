@@ -28,6 +28,9 @@ pub struct Promise {
     pub reservation: Reservation,
     /// The CPU to which the policy has assigned the promise.
     pub cpu: CpuId,
+    /// Number of the first promise of its gang, which has begun or is this one; `None`: it is in no gang. The promises of a gang
+    /// have one slice and one period, and their periods begin together.
+    pub gang: Option<i32>,
 }
 
 /// A thread with a promise.
@@ -51,7 +54,7 @@ pub enum Reported {
 }
 
 /// `struct promise` of `promise.h`. The program fills in the rest.
-#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[derive(Clone, Copy, IntoBytes, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct RawPromise {
     slice: u64,
@@ -69,6 +72,8 @@ struct RawPromise {
     runnable: i32,
     count: u32,
     throughout: u32,
+    sibling: i32,
+    must_bring: u32,
     since: u64,
     timer: [u64; 2],
     members: [i32; MEMBERS_MAX],
@@ -93,6 +98,8 @@ impl RawPromise {
             runnable: 0,
             count: 0,
             throughout: 0,
+            sibling: 0,
+            must_bring: 0,
             since: 0,
             timer: [0; 2],
             members: [0; MEMBERS_MAX],
@@ -108,6 +115,8 @@ struct RawOrder {
     promise: i32,
     tid: i32,
     is_helper: u32,
+    sibling: i32,
+    reserved: u32,
     slice: u64,
     period: u64,
 }
@@ -118,6 +127,7 @@ mod kind {
     pub(super) const CHANGE: u32 = 2;
     pub(super) const JOIN: u32 = 3;
     pub(super) const LEAVE: u32 = 4;
+    pub(super) const END: u32 = 5;
 }
 
 /// The loaded scheduler. It ends when this value is dropped or when the process ends.
@@ -148,15 +158,21 @@ impl NativeEdf {
     /// Begins a promise, at first without members.
     ///
     /// # Errors
-    /// The kernel refuses: the number is in use, or there are too many promises.
+    /// The kernel refuses: the number is in use, there are too many promises, or the gang has another reservation.
     pub fn begin(&self, promise: &Promise) -> Result<(), Error> {
         let raw = RawPromise::new(promise);
         let written = self.promises.update(promise.number.as_bytes(), raw.as_bytes(), MapFlags::NO_EXIST);
         written.map_err(refused("begin a promise"))?;
-        self.order(RawOrder { kind: kind::BEGIN, promise: promise.number, ..RawOrder::default() })
+        let (number, sibling) = (promise.number, promise.gang.unwrap_or(0));
+        let begun = self.order(RawOrder { kind: kind::BEGIN, promise: number, sibling, ..RawOrder::default() });
+        if begun.is_err() {
+            // Nothing refers to it yet.
+            self.promises.delete(number.as_bytes()).map_err(refused("end a promise"))?;
+        }
+        begun
     }
 
-    /// Changes the reservation of a promise. Its limit stays.
+    /// Changes the reservation of a promise and of those of its gang. Its limit stays.
     ///
     /// # Errors
     /// There is no such promise.
@@ -188,7 +204,18 @@ impl NativeEdf {
     /// # Errors
     /// There is no such promise.
     pub fn end(&self, promise: i32) -> Result<(), Error> {
+        self.order(RawOrder { kind: kind::END, promise, ..RawOrder::default() })?;
         self.promises.delete(promise.as_bytes()).map_err(refused("end a promise"))
+    }
+
+    /// Returns the end of the present period of a promise.
+    ///
+    /// # Errors
+    /// There is no such promise.
+    pub fn period_end(&self, promise: i32) -> Result<Instant, Error> {
+        let bytes = self.promises.lookup(promise.as_bytes(), MapFlags::ANY).map_err(refused("read a promise"))?;
+        let raw = bytes.and_then(|bytes| RawPromise::read_from_bytes(&bytes).ok());
+        raw.map(|raw| Instant::at_ns(raw.deadline)).ok_or(Error::Order(std::io::ErrorKind::NotFound.into()))
     }
 
     fn order(&self, mut order: RawOrder) -> Result<(), Error> {

@@ -19,12 +19,16 @@ pub(crate) struct Options {
     /// Promise a slice in every period to a thread, as in 1234=2ms/10ms, or 1234=2ms/10ms,hard for no more (several: repeat it)
     #[arg(long, value_name = "TID=SLICE/PERIOD[,hard]")]
     pub(crate) promise: Vec<String>,
-    /// Schedule in the kernel itself, by a port of the policy to BPF, without decisions in user space: edf keeps promises, and
-    /// bmq schedules all threads
+    /// Dispatch these threads together: their promises, which are equal, are on different CPUs, and their periods begin at the same
+    /// instants (several: repeat it). Needs --policy gang-edf
+    #[arg(long, value_name = "TID,TID", requires = "native")]
+    pub(crate) gang: Vec<String>,
+    /// Schedule in the kernel itself, by a port of the policy to BPF, without decisions in user space: edf and gang-edf keep
+    /// promises, and bmq schedules all threads
     #[arg(long, conflicts_with = "pid")]
     pub(crate) native: bool,
     /// Keep promises in the kernel for the service of Tactus: carry out orders from standard input, and report to standard output
-    #[arg(long, conflicts_with_all = ["policy", "native", "pid", "knob", "promise", "length", "json"])]
+    #[arg(long, conflicts_with_all = ["policy", "native", "pid", "knob", "promise", "gang", "length", "json"])]
     pub(crate) serve: bool,
     /// End after this time; by default, at SIGINT or SIGTERM
     #[arg(long = "for", value_name = "TIME")]

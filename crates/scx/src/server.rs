@@ -58,6 +58,7 @@ struct Server {
     scheduler: NativeEdf,
     /// The tids of the members of each promise.
     promises: BTreeMap<i32, Vec<i32>>,
+    gangs: Gangs,
     orders: Receiver<String>,
     bell: Arc<Bell>,
     /// Number of orders carried out.
@@ -87,7 +88,7 @@ impl Server {
             drop(to);
             ringing.ring();
         });
-        Ok(Server { scheduler, promises: BTreeMap::new(), orders, bell, done: 0 })
+        Ok(Server { scheduler, promises: BTreeMap::new(), gangs: Gangs::default(), orders, bell, done: 0 })
     }
 
     /// Serves until the end of the input.
@@ -146,13 +147,16 @@ impl Server {
 
     fn carry_out(&mut self, order: Order) -> Result<(), Error> {
         match order {
-            Order::Begin { promise, cpu, slice_ns, period_ns, is_hard } => {
+            Order::Begin { promise, cpu, slice_ns, period_ns, is_hard, gang } => {
                 let limit = if is_hard { Limit::Hard } else { Limit::Soft };
                 let reservation = Reservation { limit, ..Reservation::new(Nanos::ns(slice_ns), Nanos::ns(period_ns)) };
-                self.scheduler.begin(&Promise { number: promise, reservation, cpu: CpuId::new(cpu) })?;
+                let first = gang.map(|gang| self.gangs.first(gang).unwrap_or(promise));
+                self.scheduler.begin(&Promise { number: promise, reservation, cpu: CpuId::new(cpu), gang: first })?;
+                self.gangs.place(promise, gang);
                 self.promises.insert(promise, Vec::new());
             }
-            Order::Change { promise, slice_ns, period_ns } => {
+            Order::Change { promise, slice_ns, period_ns, gang } => {
+                self.gangs.place(promise, gang);
                 self.scheduler.change(promise, Nanos::ns(slice_ns), Nanos::ns(period_ns))?;
             }
             Order::Join { promise, tid, is_helper } => {
@@ -173,10 +177,31 @@ impl Server {
                 for tid in self.promises.remove(&promise).unwrap_or_default() {
                     self.scheduler.leave(promise, tid)?;
                 }
+                self.gangs.place(promise, None);
                 self.scheduler.end(promise)?;
             }
         }
         Ok(())
+    }
+}
+
+/// The promises of each gang, by its number.
+#[derive(Debug, Default)]
+struct Gangs(BTreeMap<u32, Vec<i32>>);
+
+impl Gangs {
+    /// Returns a promise of a gang; `None`: it has none.
+    fn first(&self, gang: u32) -> Option<i32> {
+        self.0.get(&gang)?.first().copied()
+    }
+
+    /// Places a promise in a gang, or in none. It leaves its former gang.
+    fn place(&mut self, promise: i32, gang: Option<u32>) {
+        self.0.values_mut().for_each(|promises| promises.retain(|it| *it != promise));
+        self.0.retain(|_, promises| !promises.is_empty());
+        if let Some(gang) = gang {
+            self.0.entry(gang).or_default().push(promise);
+        }
     }
 }
 
@@ -209,6 +234,24 @@ fn summed(events: impl Iterator<Item = Event>) -> Vec<Report> {
 mod tests {
     use super::*;
     use sched::Instant;
+
+    #[test]
+    fn a_promise_begins_with_those_of_its_gang_until_they_end() {
+        let mut gangs = Gangs::default();
+        assert_eq!(gangs.first(7), None);
+        gangs.place(1, Some(7));
+        gangs.place(2, Some(7));
+        gangs.place(3, None);
+        assert_eq!(gangs.first(7), Some(1));
+        // The promises of a gang change one after another.
+        gangs.place(2, Some(8));
+        gangs.place(1, Some(8));
+        assert_eq!((gangs.first(7), gangs.first(8)), (None, Some(2)));
+        gangs.place(2, None);
+        assert_eq!(gangs.first(8), Some(1));
+        gangs.place(1, None);
+        assert!(gangs.0.is_empty());
+    }
 
     #[test]
     fn equal_periods_of_a_promise_are_one_report_and_missed_ones_another() {

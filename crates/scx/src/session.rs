@@ -12,7 +12,8 @@ use scx::bridge::{Bridge, Mode, Refusal};
 use scx::interface::{BmqCounts, Report};
 use scx::kernel::Kernel;
 use scx::promised::Received;
-use std::collections::BTreeMap;
+use scx::siblings::Together;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -79,7 +80,7 @@ fn session(options: &Options) -> Result<Summary, Failure> {
         // Registration fails only for signals that cannot be caught.
         let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
-    let run = Run { policy, promises, length, stop };
+    let run = Run { policy, gangs: gangs(&options.gang, &promises)?, promises, length, stop };
     if options.native { native::in_kernel(options, &run) } else { in_user_space(options, run) }
 }
 
@@ -182,6 +183,30 @@ fn promise(text: &str) -> Result<(i32, Reservation), Problems> {
     Ok((tid, Reservation { limit, ..Reservation::new(slice, period) }))
 }
 
+/// Reads the threads of each gang, `TID,TID`.
+fn gangs(texts: &[String], promises: &BTreeMap<i32, Reservation>) -> Result<Vec<Vec<i32>>, Problems> {
+    let mut all = BTreeSet::new();
+    let mut gang = |text: &String| {
+        let problem = |what: String, help: &str| Problems::from(Problem::new(what).help(help));
+        let mut tids = BTreeSet::new();
+        for word in text.split(',') {
+            let tid = word.trim().parse::<i32>();
+            let tid = tid.map_err(|_| problem(format!("{text} is no gang"), "use TID,TID, as in 1234,1235"))?;
+            if !promises.contains_key(&tid) {
+                return Err(problem(format!("thread {tid} of a gang has no promise"), "add --promise"));
+            }
+            if !tids.insert(tid) || !all.insert(tid) {
+                return Err(problem(format!("thread {tid} is listed twice in gangs"), "leave one out"));
+            }
+        }
+        match tids.len() {
+            0 | 1 => Err(problem(format!("the gang {text} has one thread"), "add a thread, or leave --gang out")),
+            _ => Ok(tids.into_iter().collect()),
+        }
+    };
+    texts.iter().map(&mut gang).collect()
+}
+
 fn print(options: &Options, summary: &Summary) {
     if options.json {
         println!("{}", serde_json::to_string(summary).expect("it has only numbers and a name"));
@@ -195,9 +220,38 @@ fn print(options: &Options, summary: &Summary) {
         return;
     }
     println!("{policy} for {length}: {threads} threads, {events} events, {turns} turns with {cpu} of CPU time");
+    for Together { tids, any_ns, all_ns, skew_p99_ns, .. } in &summary.gangs {
+        let (any, all, skew) = (Nanos::ns(*any_ns), Nanos::ns(*all_ns), Nanos::ns(*skew_p99_ns));
+        println!("gang {tids:?}: all threads for {all} of the {any} in which one ran, 99 % of starts within {skew}");
+    }
     println!("{dispatched} dispatches, {absent} without the chosen thread, {fallbacks} fallbacks");
     for (tid, Received { judged, missed, due_ns, delivered_ns }) in &summary.promises {
         let (due, delivered) = (Nanos::ns(*due_ns), Nanos::ns(*delivered_ns));
         println!("thread {tid}: {delivered} of {due} delivered, {missed} of {judged} periods missed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gang_has_threads_with_promises_and_each_thread_once() {
+        let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(10));
+        let promises: BTreeMap<i32, Reservation> = (7..12).map(|tid| (tid, reservation)).collect();
+        let read = |texts: &[&str]| gangs(&texts.iter().map(ToString::to_string).collect::<Vec<_>>(), &promises);
+        assert_eq!(read(&["9,7", " 8 , 10"]).ok(), Some(vec![vec![7, 9], vec![8, 10]]));
+        let refused = |texts: &[&str]| format!("{:?}", read(texts).expect_err("it is no gang").report());
+        for (texts, reason) in [
+            (&["7"][..], "the gang 7 has one thread"),
+            (&["7,x"], "7,x is no gang"),
+            (&[""], " is no gang"),
+            (&["7,12"], "thread 12 of a gang has no promise"),
+            (&["7,7"], "thread 7 is listed twice in gangs"),
+            (&["7,8", "8,9"], "thread 8 is listed twice in gangs"),
+        ] {
+            let refused = refused(texts);
+            assert!(refused.contains(reason), "{refused}");
+        }
     }
 }

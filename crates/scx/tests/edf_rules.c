@@ -42,7 +42,7 @@ int main(void)
 
 			if (scanf("%" SCNu64, &now) != 1)
 				return 1;
-			edf_change(&account, one, two, now);
+			edf_change(&account, one, two, edf_used_until(&account), now);
 		} else if (!strcmp(operation, "renew")) {
 			edf_renew(&account, one);
 		} else {

@@ -275,6 +275,26 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
     Job {
+        name: "guest-scx-gang",
+        title: "guest-scx-gang: the vCPUs of a virtual machine run together on busy CPUs, and their work takes less time",
+        programs: &[TACTUS, TACTUS_SCX, TRIALS, MICRO_VM],
+        has_peers: false,
+        system: System::Archive,
+        is_hypervisor: true,
+        time: Time::Executed,
+        cpus: 2,
+        tries: 1,
+        suite_rounds: None,
+        is_random: false,
+        limit: |_| Duration::from_secs(300),
+        words: |_| {
+            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus"];
+            let options = ["--micro-vm", "/bin/micro-vm", "--only", "of a gang", "--compare", "10"];
+            program.into_iter().chain(options).map(String::from).collect()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
         name: "guest-scx-shares",
         title: "guest-scx-shares: threads have the shares of the fair class in control groups, and 10,000 groups come and go",
         programs: &[TACTUS_SCX, TRIALS],

@@ -31,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "simservice",
         &["api", "certs", "daemon", "input", "measure", "run", "scenario", "sched", "service", "sys", "trace"],
     ),
-    ("scx", &["input", "measure", "orders", "policies", "port", "sched", "sys"]),
+    ("scx", &["input", "measure", "orders", "policies", "port", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
     ("fuzz", &["policies", "sched", "sim", "trace"]),

@@ -7,7 +7,7 @@ use input::knobs::KnobSetting;
 use port::{PORTS, PortSource, Process, StartError};
 use run::Choice;
 use scenario::Scenario;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// The beginning of the names of programs with a port.
 const PROGRAM: &str = "tactus-port-";
@@ -33,7 +33,7 @@ pub(super) fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSett
     }
     .into_iter();
     let choice = |name: &String| match port_name(name) {
-        Some(port) => choose_port(port, &beside(&format!("{PROGRAM}{port}"))),
+        Some(name) => choose_port(name, |program| beside(&format!("{PROGRAM}{program}"))),
         None => Ok(registered.next().expect("each name has a choice")),
     };
     names.iter().map(choice).collect()
@@ -47,17 +47,18 @@ pub(super) fn reject(names: &[String], reason: &str) -> Result<(), Failure> {
     }
 }
 
-/// Returns the port of this name in the program at `path`.
-fn choose_port(name: &str, path: &Path) -> Result<Choice, Failure> {
+/// Returns the port of this name. `path` returns the path of a program with ports.
+fn choose_port(name: &str, path: impl Fn(&str) -> PathBuf) -> Result<Choice, Failure> {
     let Some(port) = port::find(name) else {
         let names: Vec<String> = PORTS.iter().map(|port| format!("{}{}", PortSource::PREFIX, port.name)).collect();
         return Err(usage(format!("there is no port `{name}`"), &format!("use {}", names.join(" or "))));
     };
     // Starts a process once, so that a program that does not work is an error and not a refusal within the run.
-    match Process::start(path, name) {
-        Ok(_) => Ok(Choice::made(PortSource::new(port, path.to_owned()))),
+    let (program, path) = (port.program, path(port.program));
+    match Process::start(&path, program) {
+        Ok(_) => Ok(Choice::made(PortSource::new(port, path))),
         Err(StartError::NotFound) => Err(usage(
-            format!("the program {PROGRAM}{name} is neither beside tactus nor in PATH"),
+            format!("the program {PROGRAM}{program} is neither beside tactus nor in PATH"),
             "build it with `cargo build --release --package scx --features port`, which needs a C compiler (docs/sched-ext.md)",
         )),
         Err(StartError::NoPort(reason)) => Err(usage(
@@ -76,7 +77,7 @@ mod tests {
     use crate::failure::explained;
 
     fn refusal(name: &str, path: &str) -> String {
-        let failure = choose_port(name, path.as_ref()).expect_err("it does not work");
+        let failure = choose_port(name, |_| path.into()).expect_err("it does not work");
         let explanation = explained(failure);
         format!("{}; {}", explanation.reason, explanation.remedy)
     }
@@ -85,10 +86,12 @@ mod tests {
     fn what_lacks_for_a_port_is_said_with_its_remedy() {
         let missing = refusal("edf", "/nonexistent/tactus-port-edf");
         assert!(missing.contains("neither beside tactus nor in PATH; build it with"), "{missing}");
+        let gangs = refusal("gang-edf", "/nonexistent/tactus-port-edf");
+        assert!(gangs.contains("the program tactus-port-edf is neither"), "{gangs}");
         let other = refusal("edf", "/bin/false");
         assert!(other.contains("/bin/false has no port `edf`: the program ends at once; build it anew"), "{other}");
         let unknown = refusal("bfq", "/bin/false");
-        assert_eq!(unknown, "there is no port `bfq`; use scx:edf");
+        assert_eq!(unknown, "there is no port `bfq`; use scx:edf or scx:gang-edf");
     }
 
     #[test]

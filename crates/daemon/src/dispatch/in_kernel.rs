@@ -6,7 +6,7 @@
 //! before. If the scheduler in the kernel ends, the agents dispatch again at once.
 //!
 //! The kernel dispatches all clients of a CPU or none of them: threads that agents raise precede all others, whatever their
-//! deadlines. It dispatches no gangs, whose periods begin together on several CPUs.
+//! deadlines. It dispatches all clients of a gang or none of them, because their periods begin together.
 //!
 //! The caller carries out the [orders](Dispatcher::kernel_orders). They follow from what was ordered before and what is in force
 //! now, so no change of a promise needs to know of them.
@@ -18,8 +18,8 @@ use super::role::Role;
 use super::turn::PERIODS_TOLD_MOST;
 use crate::kernel::Kernel;
 use orders::{MEMBERS_MAX, Order, PERIOD_MAX};
-use sched::{CpuId, CpuSet, EntityId, Input, Instant, Nanos, State};
-use std::collections::BTreeMap;
+use sched::{CpuId, CpuSet, EntityId, GroupId, Input, Instant, Nanos, State};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Periods that the scheduler in the kernel has ended, all with the same result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ impl<K: Kernel> Client<K> {
     /// Returns whether the kernel can dispatch the client.
     fn suits_kernel(&self) -> bool {
         let served = self.members.iter().filter(|member| member.is_served()).count();
-        self.gang.is_none() && served <= MEMBERS_MAX && self.reservation.period <= PERIOD_MAX
+        served <= MEMBERS_MAX && self.reservation.period <= PERIOD_MAX
     }
 
     /// Returns the members of the promise in the kernel: the tids, and whether the threads are helpers.
@@ -69,9 +69,9 @@ impl<K: Kernel> Dispatcher<K> {
     /// their agents, in this call. Also returns the CPUs whose agents must be woken.
     pub fn kernel_orders(&mut self) -> (Vec<Order>, CpuSet) {
         let now = self.now();
+        let wanted = if self.in_kernel.is_loaded { self.suited_cpus() } else { CpuSet::EMPTY };
         for cpu in (0..self.machine.topology().cpus).map(CpuId::new) {
-            let suits = self.clients.iter_on(cpu).all(|(_, client)| client.suits_kernel());
-            let is_wanted = self.in_kernel.is_loaded && suits;
+            let is_wanted = wanted.contains(cpu);
             for at in 0..self.clients.count_on(cpu) {
                 let Some((e, client)) = self.clients.nth_on(cpu, at) else { continue };
                 match (client.is_in_kernel, is_wanted) {
@@ -82,10 +82,37 @@ impl<K: Kernel> Dispatcher<K> {
                 self.order(e);
             }
         }
-        // A thread leaves one part of a promise before it joins another, on whatever CPUs they are.
+        // A thread leaves one part of a promise before it joins another, on whatever CPUs they are, and a gang changes before a
+        // promise begins in it.
         let mut orders = std::mem::take(&mut self.in_kernel.orders);
-        orders.sort_by_key(|order| !matches!(order, Order::End { .. } | Order::Leave { .. }));
+        orders.sort_by_key(|order| match order {
+            Order::End { .. } | Order::Leave { .. } => 0,
+            Order::Change { .. } => 1,
+            Order::Begin { .. } | Order::Join { .. } => 2,
+        });
         (if self.in_kernel.is_loaded { orders } else { Vec::new() }, self.take_calls())
+    }
+
+    /// Returns the CPUs whose clients the kernel can dispatch.
+    fn suited_cpus(&self) -> CpuSet {
+        let cpus = (0..self.machine.topology().cpus).map(CpuId::new);
+        let suits = |cpu: &CpuId| self.clients.iter_on(*cpu).all(|(_, client)| client.suits_kernel());
+        let mut suited: CpuSet = cpus.filter(suits).collect();
+        loop {
+            // A gang with a client on another CPU.
+            let out: BTreeSet<GroupId> = {
+                let others = self.clients.iter().filter(|(_, client)| !suited.contains(client.cpu));
+                others.filter_map(|(_, client)| client.gang).collect()
+            };
+            let is_out = |client: &Client<K>| client.gang.is_some_and(|gang| out.contains(&gang));
+            let mut has_changed = false;
+            for (_, client) in self.clients.iter().filter(|(_, client)| is_out(client)) {
+                has_changed |= suited.remove(client.cpu);
+            }
+            if !has_changed {
+                return suited;
+            }
+        }
     }
 
     /// Detects threads of clients in the kernel that have ended, which no agent does. Returns the CPUs whose agents must be woken.
@@ -167,7 +194,7 @@ impl<K: Kernel> Dispatcher<K> {
         let InKernel { promises, orders, .. } = &mut self.in_kernel;
         let Some(client) = self.clients.get_mut(e) else { return };
         let is_wanted = client.is_in_kernel && !is_suspended && client.trouble.is_none();
-        let (cpu, reservation) = (client.cpu, client.reservation);
+        let (cpu, reservation, gang) = (client.cpu, client.reservation, client.gang);
         if let Some(ordered) = client.ordered.take_if(|ordered| !is_wanted || ordered.cpu != cpu) {
             orders.push(Order::End { promise: ordered.promise });
         }
@@ -178,20 +205,22 @@ impl<K: Kernel> Dispatcher<K> {
             let is_known = |(tid, is_helper): (u32, bool)| ordered.members.get(&tid) == Some(&is_helper);
             client.members_in_kernel().all(is_known) && client.members_in_kernel().count() == ordered.members.len()
         };
-        if client.ordered.as_ref().is_some_and(|ordered| ordered.reservation == reservation && has_all(ordered)) {
+        let is_same = |ordered: &Ordered| ordered.reservation == reservation && ordered.gang == gang;
+        if client.ordered.as_ref().is_some_and(|ordered| is_same(ordered) && has_all(ordered)) {
             return;
         }
+        let number = gang.and_then(|gang| u32::try_from(gang.index()).ok());
         let members: BTreeMap<u32, bool> = client.members_in_kernel().collect();
         let ordered = client.ordered.get_or_insert_with(|| {
             *promises += 1;
-            orders.push(Order::begin(*promises, cpu, reservation));
-            Ordered { promise: *promises, cpu, reservation, members: BTreeMap::new() }
+            orders.push(Order::begin(*promises, cpu, reservation, number));
+            Ordered { promise: *promises, cpu, reservation, gang, members: BTreeMap::new() }
         });
         let promise = ordered.promise;
-        if ordered.reservation != reservation {
+        if !is_same(ordered) {
             let (slice_ns, period_ns) = (reservation.slice.as_ns(), reservation.period.as_ns());
-            orders.push(Order::Change { promise, slice_ns, period_ns });
-            ordered.reservation = reservation;
+            orders.push(Order::Change { promise, slice_ns, period_ns, gang: number });
+            (ordered.reservation, ordered.gang) = (reservation, gang);
         }
         let stays = |(tid, is_helper): &(&u32, &bool)| members.get(tid) == Some(is_helper);
         let left = ordered.members.iter().filter(|it| !stays(it));

@@ -1,7 +1,7 @@
 //! [`Ordered`]: what was ordered from a scheduler in the kernel.
 
 use orders::Order;
-use sched::{CpuId, Reservation};
+use sched::{CpuId, GroupId, Reservation};
 use std::collections::BTreeMap;
 
 /// What was ordered for a client.
@@ -10,6 +10,7 @@ pub(super) struct Ordered {
     pub(super) promise: i32,
     pub(super) cpu: CpuId,
     pub(super) reservation: Reservation,
+    pub(super) gang: Option<GroupId>,
     /// The tids of the members, and whether they are helpers.
     pub(super) members: BTreeMap<u32, bool>,
 }

@@ -26,7 +26,7 @@ fn in_a_second(scene: &mut Scene, tid: u32) -> Nanos {
 }
 
 fn begin(promise: i32, cpu: CpuId, slice: Nanos) -> Order {
-    Order::begin(promise, cpu, Reservation::new(slice, PERIOD))
+    Order::begin(promise, cpu, Reservation::new(slice, PERIOD), None)
 }
 
 fn join(promise: i32, tid: u32, is_helper: bool) -> Order {
@@ -74,7 +74,7 @@ fn orders_follow_the_promises_and_the_threads() {
     let new = scene.clone_thread(tids[0], Workload::Hog);
     assert_eq!(orders(&mut scene), [join(1, new, true)]);
     scene.dispatcher.adjust(e, Nanos::ms(3), PERIOD).0.expect("there is room");
-    let change = Order::Change { promise: 1, slice_ns: 3_000_000, period_ns: 10_000_000 };
+    let change = Order::Change { promise: 1, slice_ns: 3_000_000, period_ns: 10_000_000, gang: None };
     assert_eq!(orders(&mut scene), [change]);
     scene.host.world_mut().exit(new);
     scene.pass(Nanos::ms(10));
@@ -90,25 +90,71 @@ fn orders_follow_the_promises_and_the_threads() {
     assert_eq!(orders(&mut scene), [Order::End { promise: 2 }]);
 }
 
+/// Admits a gang of 6 ms in 10 ms on three CPUs.
+fn gang(scene: &mut Scene) -> Vec<EntityId> {
+    let reservation = Reservation::new(Nanos::ms(6), PERIOD);
+    let request = PromiseRequest { cpus: 3, gang: true, ..PromiseRequest::new("gang", reservation) };
+    let (entities, _) = scene.admit(&request, &[HOG[0], HOG[0], HOG[0]]);
+    entities.expect("there is room")
+}
+
+/// Returns the numbers of the gangs in the orders of this kind.
+fn gangs(orders: &[Order]) -> (Vec<Option<u32>>, Vec<Option<u32>>) {
+    let begun = orders.iter().filter_map(|order| match order {
+        Order::Begin { gang, .. } => Some(*gang),
+        _ => None,
+    });
+    let changed = orders.iter().filter_map(|order| match order {
+        Order::Change { gang, .. } => Some(*gang),
+        _ => None,
+    });
+    (begun.collect(), changed.collect())
+}
+
 #[test]
-fn the_agents_dispatch_the_cpus_of_a_gang() {
+fn the_promises_of_a_gang_begin_and_change_as_a_gang_in_the_kernel() {
     let mut scene = Scene::new(RaiseBy::Inheritance, 3);
     scene.dispatcher.begin_in_kernel();
-    let (single, tids) = promise(&mut scene, Nanos::ms(1), HOG);
-    assert_eq!(orders(&mut scene).len(), 2);
-    let cpu = scene.dispatcher.machine().allowed(single).first().expect("it has a CPU");
-    let gang =
-        PromiseRequest { cpus: 3, gang: true, ..PromiseRequest::new("gang", Reservation::new(Nanos::ms(6), PERIOD)) };
-    let (entities, _) = scene.admit(&gang, &[HOG[0], HOG[0], HOG[0]]);
-    let entities = entities.expect("there is room");
-    assert_eq!(orders(&mut scene), [Order::End { promise: 1 }], "the gang is on {cpu}, too");
-    assert!(entities.iter().chain([&single]).all(|&e| !scene.dispatcher.is_in_kernel(e)));
-    let had = in_a_second(&mut scene, tids[0]);
-    assert!(had >= Nanos::ms(95), "its agent dispatches it: {had}");
-    let _ = scene.dispatcher.dismiss(entities[0]);
-    let _ = scene.dispatcher.dismiss(entities[1]);
-    let _ = scene.dispatcher.dismiss(entities[2]);
-    assert_eq!(orders(&mut scene), [begin(2, cpu, Nanos::ms(1)), join(2, tids[0], false)]);
+    let (single, _) = promise(&mut scene, Nanos::ms(1), HOG);
+    let entities = gang(&mut scene);
+    let begun = orders(&mut scene);
+    assert!(entities.iter().chain([&single]).all(|&e| scene.dispatcher.is_in_kernel(e)));
+    let (mut of_gang, changed) = gangs(&begun);
+    of_gang.sort_unstable();
+    let [None, Some(first), Some(second), Some(third)] = of_gang[..] else { panic!("{begun:?}") };
+    assert!(first == second && second == third && changed.is_empty(), "{begun:?}");
+    let (changed, _) = scene.dispatcher.adjust(entities[1], Nanos::ms(3), PERIOD);
+    changed.expect("it is smaller");
+    let changed = orders(&mut scene);
+    let (begun, of_change) = gangs(&changed);
+    assert!(begun.is_empty() && of_change.len() == 3 && changed.len() == 3, "{changed:?}");
+    assert!(of_change.iter().all(|gang| gang.is_some() && *gang == of_change[0]), "{changed:?}");
+    for e in entities {
+        let _ = scene.dispatcher.dismiss(e);
+    }
+    let ended = orders(&mut scene);
+    assert!(ended.len() == 3 && ended.iter().all(|order| matches!(order, Order::End { .. })), "{ended:?}");
+}
+
+#[test]
+fn the_agents_dispatch_all_of_a_gang_with_a_client_that_does_not_suit_the_kernel() {
+    let mut scene = Scene::new(RaiseBy::Inheritance, 3);
+    scene.dispatcher.begin_in_kernel();
+    let entities = gang(&mut scene);
+    let (single, _) = promise(&mut scene, Nanos::ms(1), HOG);
+    assert_eq!(orders(&mut scene).len(), 8, "four promises with a thread each");
+    // Its period is too long for the kernel, so the agent of its CPU dispatches all clients there.
+    let long = PromiseRequest::new("long", Reservation::new(Nanos::ms(50), Nanos::s(5)));
+    let (long, _) = scene.admit(&long, HOG);
+    let long = long.expect("there is room")[0];
+    let ended = orders(&mut scene);
+    assert!(ended.iter().all(|order| matches!(order, Order::End { .. })), "{ended:?}");
+    assert!(ended.len() >= 3, "{ended:?}");
+    assert!(entities.iter().chain([&long]).all(|&e| !scene.dispatcher.is_in_kernel(e)));
+    assert!(!scene.dispatcher.is_in_kernel(single), "it is on a CPU of the gang");
+    let _ = scene.dispatcher.dismiss(long);
+    orders(&mut scene);
+    assert!(entities.iter().all(|&e| scene.dispatcher.is_in_kernel(e)));
 }
 
 #[test]

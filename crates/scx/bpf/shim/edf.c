@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The port of `edf` as an ordinary program. */
+/* The port of `edf` and `gang-edf` as an ordinary program. */
 #include "../edf.bpf.c"
 #include "shim.h"
 
@@ -9,14 +9,16 @@ static struct pending {
 	u64 slice, period;
 	bool is_hard;
 	s32 cpu;
+	/* A thread of the gang, or 0. */
+	s32 gang;
 } pending[PROMISES_MAX];
 static u32 pending_count;
 
-static void add_promise(s32 tid, u64 slice, u64 period, bool is_hard, s32 cpu)
+static void add_promise(s32 tid, u64 slice, u64 period, bool is_hard, s32 cpu, s32 gang)
 {
 	if (pending_count == PROMISES_MAX)
 		shim_fail("there are too many promises");
-	pending[pending_count++] = (struct pending){ tid, slice, period, is_hard, cpu };
+	pending[pending_count++] = (struct pending){ tid, slice, period, is_hard, cpu, gang };
 }
 
 static void order(struct order order)
@@ -38,7 +40,7 @@ static void begin_promise(s32 tid)
 			continue;
 		promise.cpu = it->cpu;
 		bpf_map_update_elem(&promises, &tid, &promise, 0);
-		order((struct order){ .kind = ORDER_BEGIN, .promise = tid });
+		order((struct order){ .kind = ORDER_BEGIN, .promise = tid, .sibling = it->gang });
 		order((struct order){ .kind = ORDER_JOIN, .promise = tid, .tid = tid });
 	}
 }

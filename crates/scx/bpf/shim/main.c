@@ -5,7 +5,7 @@
  *
  *   hello                        the answer is the name of the port
  *   cpus N                       the machine
- *   promise TID SLICE PERIOD HARD CPU   before the start
+ *   promise TID SLICE PERIOD HARD CPU GANG   before the start; GANG: a thread of the gang, itself if it is the first; 0: none
  *   start NOW                    init()
  *   new NOW TID WEIGHT NICE POLICY MASK   a thread that sleeps; WEIGHT: 100 is normal
  *   end NOW TID                  a thread that sleeps ends
@@ -105,10 +105,11 @@ static void add_promise(void)
 	s32 tid = number();
 	u64 slice = number(), period = number();
 	bool is_hard = number();
+	s32 cpu = cpu_number();
 
 	if (!shim_port->promise)
 		shim_fail("this port keeps no promises");
-	shim_port->promise(tid, slice, period, is_hard, cpu_number());
+	shim_port->promise(tid, slice, period, is_hard, cpu, number());
 }
 
 static void add_thread(void)

@@ -83,7 +83,7 @@ struct port {
 	/* The queue of threads that may not run until they are moved; 0: none. */
 	u64 held;
 	/* Adds a promise, before the start; null: the port keeps none. */
-	void (*promise)(s32 tid, u64 slice, u64 period, bool is_hard, s32 cpu);
+	void (*promise)(s32 tid, u64 slice, u64 period, bool is_hard, s32 cpu, s32 gang);
 	/* A thread has come; null: nothing follows. */
 	void (*born)(s32 tid);
 	/* The state of a promise; returns whether the thread has one. */

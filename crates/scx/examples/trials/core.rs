@@ -34,11 +34,11 @@ fn is_below(mut pid: u32, ancestor: u32) -> bool {
 }
 
 /// A `tactus run`. It is killed when the value is dropped.
-struct Core(Child);
+pub(crate) struct Core(Child);
 
 impl Core {
     /// Requests the end of the program. Returns its report.
-    fn end(&mut self) -> Result<String> {
+    pub(crate) fn end(&mut self) -> Result<String> {
         let process = Process::open(self.0.id())?;
         process.terminate()?;
         ensure!(process.ends_within(Nanos::s(10)), "the core does not end");
@@ -57,10 +57,10 @@ impl Drop for Core {
     }
 }
 
-/// Starts `tactus run` for a process, and waits until the kernel dispatches its promise.
-fn start(line: &Line, pid: u32, slice: &str, period: &str) -> Result<Core> {
+/// Starts `tactus run` for a process with this promise, and waits until the kernel dispatches it.
+pub(crate) fn start(line: &Line, pid: u32, promise: &[&str]) -> Result<Core> {
     let mut command = Command::new(line.tactus.as_ref().context("the option --tactus is needed")?);
-    command.args(["run", "--sched-ext", "--json", "--pid", &pid.to_string(), "--slice", slice, "--period", period]);
+    command.args(["run", "--sched-ext", "--json", "--pid", &pid.to_string()]).args(promise);
     let mut core = Core(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?);
     let end = clock::now().saturating_add(Nanos::s(30));
     while !is_loaded()? {
@@ -84,7 +84,7 @@ pub(crate) fn promises(line: &Line) -> Result<()> {
     let hogs = hogs(3)?;
     let (hog, meter) = &hogs[0];
     let before = sys::attributes::get(hog.pid())?;
-    let mut core = start(line, hog.pid(), "5ms", "10ms")?;
+    let mut core = start(line, hog.pid(), &["--slice", "5ms", "--period", "10ms"])?;
     let ops = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
     if ops.trim() != "tactus_edf" {
         bail!("the scheduler is {ops:?}: {}", core.end()?);

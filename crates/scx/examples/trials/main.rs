@@ -10,6 +10,7 @@
 mod bmq;
 mod comparison;
 mod core;
+mod gangs;
 mod groups;
 mod load;
 mod messaging;
@@ -42,6 +43,9 @@ struct Line {
     /// The command `tactus`, for the check of a core; without it, this check is left out
     #[arg(long)]
     tactus: Option<PathBuf>,
+    /// The program `micro-vm`, for the check of gangs, which needs /dev/kvm; without it, this check is left out
+    #[arg(long)]
+    micro_vm: Option<PathBuf>,
     /// Seconds for which each policy schedules the kernel; 0: none does
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -77,6 +81,8 @@ const CHECKS: &[Check] = &[
     ("promises that threads share begin, change and end by orders", served::orders),
     ("the kernel dispatches the promises of a core, and its agents do after a kill", core::promises),
     ("a promise that does not fit is refused, and the thread competes", refused),
+    ("the vCPUs of a gang run together on busy CPUs", gangs::together),
+    ("the vCPUs of a gang of a core are dispatched by the kernel", gangs::of_core),
     ("another scheduler is not displaced", taken),
     ("the port of bmq schedules the kernel", bmq::schedules),
     ("the port of bmq lets no thread wait for long enough that the kernel removes it", bmq::rescue),

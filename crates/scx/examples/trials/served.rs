@@ -101,7 +101,7 @@ pub(crate) fn orders(line: &Line) -> Result<()> {
     let mut served = Served::start(line)?;
     let begin = |promise, ms: u64, is_hard| {
         let (slice_ns, period_ns) = (ms * 1_000_000, 10_000_000);
-        Order::Begin { promise, cpu: 0, slice_ns, period_ns, is_hard }
+        Order::Begin { promise, cpu: 0, slice_ns, period_ns, is_hard, gang: None }
     };
     let join = |promise, at| Order::Join { promise, tid: tid(at), is_helper: false };
 
@@ -120,7 +120,7 @@ pub(crate) fn orders(line: &Line) -> Result<()> {
     ensure!(ran[0].abs_diff(ran[1]) < 120_000, "they take turns: {ran:?}");
 
     // One of them leaves; the other has less, and a third thread has a limit.
-    served.order(Order::Change { promise: 1, slice_ns: 2_000_000, period_ns: 10_000_000 })?;
+    served.order(Order::Change { promise: 1, slice_ns: 2_000_000, period_ns: 10_000_000, gang: None })?;
     served.order(Order::Leave { tid: tid(1) })?;
     served.order(begin(2, 1, true))?;
     served.order(join(2, 2))?;

@@ -5,35 +5,46 @@ use crate::options::Options;
 use input::knobs::KnobSetting;
 use input::problem::{Problem, Problems};
 use orders::PERIOD_MAX;
-use sched::{Instant, Params, Reservation};
+use port::Port;
+use sched::{GroupId, GroupParams, Instant, Params, Reservation};
+use scx::Error;
 use scx::bmq::Settings;
 use scx::interface::Kind;
 use scx::native::{Member, NativeBmq, NativeEdf, Promise, Reported};
 use scx::promised::Receipts;
+use scx::siblings::Siblings;
+use std::collections::BTreeMap;
 use sys::clock;
 
 /// Runs the port of a policy.
 pub(super) fn in_kernel(options: &Options, run: &Run) -> Result<Summary, Failure> {
     let refused = |what: String, help: &str| Err(Failure::from(Problems::from(Problem::new(what).help(help))));
-    match run.policy.name {
-        "edf" if run.promises.is_empty() => {
-            refused("the port of edf has no promise to keep".to_string(), "add --promise, or leave --native out")
+    let name = run.policy.name;
+    if !run.gangs.is_empty() && name != port::GANG_EDF.name {
+        return refused(format!("the policy {name} has no gangs"), "use --policy gang-edf, or leave --gang out");
+    }
+    match name {
+        "edf" | "gang-edf" if run.promises.is_empty() => {
+            refused(format!("the port of {name} has no promise to keep"), "add --promise, or leave --native out")
         }
-        "edf" if !options.knob.is_empty() => {
-            let knobs: Vec<String> = port::EDF.knobs.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            refused(
-                format!("the port of edf has no knobs: it is the policy with {}", knobs.join(", ")),
-                "leave --knob out, or leave --native out",
-            )
+        "edf" | "gang-edf" => {
+            let port = port::find(name).expect("it has a port");
+            if !options.knob.is_empty() {
+                let knobs: Vec<String> = port.knobs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                return refused(
+                    format!("the port of {name} has no knobs: it is the policy with {}", knobs.join(", ")),
+                    "leave --knob out, or leave --native out",
+                );
+            }
+            edf(run, port)
         }
-        "edf" => edf(run),
         "bmq" if !run.promises.is_empty() => {
             refused("the policy bmq keeps no promises".to_string(), "leave --promise out, or use --policy edf")
         }
         "bmq" => bmq(options, run),
         name => refused(
             format!("the policy {name} has no port to BPF"),
-            "use --policy edf or --policy bmq, or leave --native out",
+            "use --policy edf, gang-edf or bmq, or leave --native out",
         ),
     }
 }
@@ -60,15 +71,19 @@ fn bmq(options: &Options, run: &Run) -> Result<Summary, Failure> {
     Ok(summary)
 }
 
-/// Keeps promises by the port of `edf`. This process admits them, and observes what the threads receive.
-fn edf(run: &Run) -> Result<Summary, Failure> {
-    let promises = admitted(run)?;
+/// Keeps promises by the port of `edf` or `gang-edf`. This process admits them, and observes what the threads receive.
+fn edf(run: &Run, port: &Port) -> Result<Summary, Failure> {
+    let promises = admitted(run, port)?;
     let kernel = NativeEdf::load(Reported::Threads)?;
     for promise in &promises {
         kernel.begin(promise)?;
         kernel.join(&Member { tid: promise.number, promise: promise.number, is_helper: false })?;
     }
-    eprintln!("edf in the kernel keeps {} promises; Ctrl-C ends it", promises.len());
+    // The periods of other promises begin with the first wake-ups of their threads.
+    let phases = run.gangs.iter().flatten().map(|&tid| Ok((tid, kernel.period_end(tid)?)));
+    let phases = phases.collect::<Result<BTreeMap<i32, Instant>, Error>>()?;
+    let mut siblings: Vec<Siblings> = run.gangs.iter().cloned().map(Siblings::new).collect();
+    eprintln!("{name} in the kernel keeps {} promises; Ctrl-C ends it", promises.len(), name = port.name);
     let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
     let (end, mut events, mut receipts) = (run.end(), Vec::new(), Receipts::default());
     loop {
@@ -78,15 +93,18 @@ fn edf(run: &Run) -> Result<Summary, Failure> {
         summary.turns += 1;
         for event in events.drain(..) {
             if let (Kind::Wake { .. }, Some(reservation)) = (&event.kind, run.promises.get(&event.tid)) {
-                receipts.begin(event.tid, from_first_whole_period(*reservation, event.at, begin), event.at);
+                let first = phases.get(&event.tid).copied().unwrap_or(event.at);
+                receipts.begin(event.tid, from_first_whole_period(*reservation, first, begin), event.at);
             }
             receipts.note(&event);
+            siblings.iter_mut().for_each(|siblings| siblings.note(&event));
         }
         if let Some(ending) = kernel.ending()? {
             return Err(Failure::Ended(ending.text()));
         }
         if is_over {
             summary.promises = receipts.received(now);
+            summary.gangs = siblings.iter_mut().map(|siblings| siblings.together(now)).collect();
             break;
         }
         clock::sleep_until(now.saturating_add(BEAT).min(end));
@@ -106,10 +124,17 @@ fn from_first_whole_period(reservation: Reservation, first: Instant, loaded: Ins
 }
 
 /// Returns the promises with their CPUs, if the policy admits all of them. The number of a promise is the tid of its thread.
-fn admitted(run: &Run) -> Result<Vec<Promise>, Failure> {
-    let knobs = port::EDF.knobs.iter().map(|(name, value)| format!("{name}={value}").parse());
+fn admitted(run: &Run, port: &Port) -> Result<Vec<Promise>, Failure> {
+    let knobs = port.knobs.iter().map(|(name, value)| format!("{name}={value}").parse());
     let mut machine = run.machine(&knobs.collect::<Result<Vec<KnobSetting>, Problems>>()?)?;
     let mut promises = Vec::new();
+    let is_gang = GroupParams { gang: true, ..GroupParams::default() };
+    let mut gangs = BTreeMap::new();
+    for gang in &run.gangs {
+        let group = machine.create_group(Instant::ZERO, is_gang, GroupId::ROOT);
+        let group = group.map_err(|refused| Problems::from(Problem::new(refused.to_string())))?;
+        gangs.extend(gang.iter().map(|tid| (*tid, (group, gang[0]))));
+    }
     for (&tid, &reservation) in &run.promises {
         if reservation.period > PERIOD_MAX {
             let problem = Problem::new(format!("the period {} of thread {tid} is too long", reservation.period));
@@ -117,12 +142,14 @@ fn admitted(run: &Run) -> Result<Vec<Promise>, Failure> {
             return Err(Problems::from(problem.help(most)).into());
         }
         let affinity = sys::affinity::get(tid.unsigned_abs())?;
-        let params = Params { reservation: Some(reservation), affinity, ..Params::default() };
+        let (group, gang) = gangs.get(&tid).copied().unzip();
+        let group = group.unwrap_or(GroupId::ROOT);
+        let params = Params { reservation: Some(reservation), affinity, group, ..Params::default() };
         let entity = machine.attach(Instant::ZERO, params).map_err(|refused| {
             Problems::from(Problem::new(format!("the promise to thread {tid} does not fit: {refused}")))
         })?;
         let cpu = machine.allowed(entity).first().unwrap_or_default();
-        promises.push(Promise { number: tid, reservation, cpu });
+        promises.push(Promise { number: tid, reservation, cpu, gang });
     }
     Ok(promises)
 }

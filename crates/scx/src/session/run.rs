@@ -6,6 +6,7 @@ use sched::{Conserving, Descriptor, Instant, Kicks, LoadBounds, Machine, Nanos, 
 use scx::Error;
 use scx::interface::BmqCounts;
 use scx::promised::Received;
+use scx::siblings::Together;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +35,9 @@ pub(super) struct Summary {
     pub(super) threads: usize,
     /// What the threads with promises have received, by tid.
     pub(super) promises: BTreeMap<i32, Received>,
+    /// How long the threads of each gang have run together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) gangs: Vec<Together>,
     /// What the port of `bmq` has done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bmq: Option<BmqCounts>,
@@ -71,6 +75,8 @@ impl From<sys::Error> for Failure {
 pub(super) struct Run {
     pub(super) policy: &'static Descriptor,
     pub(super) promises: BTreeMap<i32, Reservation>,
+    /// The threads of each gang, in ascending order. Each thread has a promise.
+    pub(super) gangs: Vec<Vec<i32>>,
     pub(super) length: Option<Nanos>,
     pub(super) stop: Arc<AtomicBool>,
 }

@@ -1,15 +1,16 @@
-//! The decisions of the port against those of the Rust policy `edf`, on the same random trace: which promised thread runs on
-//! which CPU from when to when, and the state of each promise. Both machines receive the same wake-ups, sleeps, yields and
-//! changes at the same instants, some of them late, and each its own alarms and ends of slices.
+//! The decisions of the port against those of the Rust policies `edf` and `gang-edf`, on the same random trace: which promised
+//! thread runs on which CPU from when to when, and the state of each promise. Both machines receive the same wake-ups, sleeps,
+//! yields and changes at the same instants, some of them late, and each its own alarms and ends of slices.
 //!
 //! The port runs other threads by weight, the Rust policy round robin, so these are compared only in whether they run: exactly
 //! while no promised thread with a slice is runnable on the CPU.
 
 use crate::program::{Program, SCX_EDF, SEED, only_seed, seeds};
 use fuzz::Dice;
+use port::Port;
 use sched::{
-    Action, Alarm, CpuId, CpuSet, EntityId, Input, Instant, Kicks, Machine, Nanos, Params, Policy, Reservation, State,
-    Topology, Wake, Weight,
+    Action, Alarm, CpuId, CpuSet, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Machine, Nanos, Params,
+    Policy, Reservation, State, Topology, Wake, Weight,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -100,21 +101,35 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(program: &Program, dice: &mut Dice) -> Pair {
-        let host = Topology::new(dice.choose(&[1, 1, 2, 4]).unwrap());
-        let edf = policies::find("edf").unwrap();
-        let rust = (edf.build)(&host, &port::EDF.policy_knobs().unwrap()).unwrap();
-        let (rust, port) =
-            (Side::new(rust, edf.alarms, host), Side::new(Box::new(program.policy(&host)), SCX_EDF.alarms, host));
+    fn new(program: &Program, port: &'static Port, dice: &mut Dice) -> Pair {
+        let has_gangs = port.promises.is_some_and(|promises| promises.has_gangs);
+        let host = Topology::new(if has_gangs { dice.choose(&[2, 2, 4]) } else { dice.choose(&[1, 1, 2, 4]) }.unwrap());
+        let policy = policies::find(port.name).unwrap();
+        let rust = (policy.build)(&host, &port.policy_knobs().unwrap()).unwrap();
+        let (rust, port) = (
+            Side::new(rust, policy.alarms, host),
+            Side::new(Box::new(program.policy(port, &host)), SCX_EDF.alarms, host),
+        );
         let ran = vec![None; host.cpus];
         let mut pair = Pair { rust, port, threads: Vec::new(), now: Instant::ZERO, log: String::new(), runs: 0, ran };
-        for _ in 0..1 + dice.below(6) {
-            // Two deadlines are hardly ever equal: the policies have different orders among equals.
-            let period = Nanos::ns(200_000 + dice.below(50_000_000));
+        // With one period for all, deadlines are often equal.
+        let common = dice.one_in(3).then(|| Nanos::ns(200_000 + dice.below(50_000_000)));
+        let reserving = |dice: &mut Dice| {
+            let period = common.unwrap_or(Nanos::ns(200_000 + dice.below(50_000_000)));
             let slice = Nanos::ns(1 + dice.below(period.as_ns() / 2));
             let limit = if dice.one_in(3) { sched::Limit::Hard } else { sched::Limit::Soft };
-            let reservation = Some(Reservation { limit, ..Reservation::new(slice, period) });
-            pair.attach(Params { reservation, ..Params::default() });
+            Params { reservation: Some(Reservation { limit, ..Reservation::new(slice, period) }), ..Params::default() }
+        };
+        for _ in 0..if has_gangs { 1 + dice.below(3) } else { 0 } {
+            let params = Params { group: pair.gang(), ..reserving(dice) };
+            for _ in 0..1 + dice.below(host.cpus as u64 + 1) {
+                pair.attach(params);
+                pair.now =
+                    pair.now.saturating_add(if dice.one_in(2) { Nanos::us(dice.below(30_000)) } else { Nanos::ZERO });
+            }
+        }
+        for _ in 0..1 + dice.below(if has_gangs { 3 } else { 6 }) {
+            pair.attach(reserving(dice));
         }
         for _ in 0..dice.below(5) {
             let affinity: CpuSet = host.iter().filter(|_| dice.one_in(2)).collect();
@@ -122,6 +137,15 @@ impl Pair {
             pair.attach(Params { affinity, ..Params::default() });
         }
         pair
+    }
+
+    /// Creates a gang in both machines.
+    fn gang(&mut self) -> GroupId {
+        let params = GroupParams { gang: true, ..GroupParams::default() };
+        let [rust, port] = [&mut self.rust, &mut self.port]
+            .map(|side| side.machine.create_group(self.now, params, GroupId::ROOT).expect("it fits"));
+        assert_eq!(rust, port, "both machines have the same groups");
+        rust
     }
 
     fn attach(&mut self, params: Params) {
@@ -263,9 +287,9 @@ impl Pair {
 
 /// Compares the policies on the trace of a seed. Returns the number of compared decisions for promised threads, or the first
 /// difference.
-pub(crate) fn compare(program: &Program, seed: u64, steps: u32) -> Result<u64, String> {
+pub(crate) fn compare(program: &Program, port: &'static Port, seed: u64, steps: u32) -> Result<u64, String> {
     let mut dice = Dice::new(seed);
-    let mut pair = Pair::new(program, &mut dice);
+    let mut pair = Pair::new(program, port, &mut dice);
     let outcome = catch_unwind(AssertUnwindSafe(|| pair.run(&mut dice, steps)));
     let outcome = outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
@@ -276,18 +300,30 @@ pub(crate) fn compare(program: &Program, seed: u64, steps: u32) -> Result<u64, S
     outcome.map_err(|what| {
         let lines: Vec<&str> = pair.log.lines().collect();
         let last = lines[lines.len().saturating_sub(25)..].join("\n");
-        format!("replay: {SEED}={seed} cargo test -p scx --test port decisions\n{what}\n{last}")
+        format!(
+            "replay: {SEED}={seed} cargo test -p scx --test port decisions_of_{}\n{what}\n{last}",
+            port.name.replace('-', "_")
+        )
     })
 }
 
-#[test]
-fn the_decisions_of_the_port_are_those_of_the_rust_policy() {
+fn compare_all(port: &'static Port) {
     let Some(program) = Program::edf(None) else { return };
     let only = only_seed();
     let mut runs = 0;
     for seed in only.map_or(0..seeds(SEEDS), |seed| seed..seed + 1) {
-        runs += compare(&program, seed, STEPS).unwrap_or_else(|difference| panic!("{difference}"));
+        runs += compare(&program, port, seed, STEPS).unwrap_or_else(|difference| panic!("{difference}"));
     }
-    println!("{runs} decisions for promised threads are equal");
+    println!("{}: {runs} decisions for promised threads are equal", port.name);
     assert!(only.is_some() || runs > 4_000, "{runs} decisions say little");
+}
+
+#[test]
+fn the_decisions_of_edf_are_those_of_the_rust_policy() {
+    compare_all(&port::EDF);
+}
+
+#[test]
+fn the_decisions_of_gang_edf_are_those_of_the_rust_policy() {
+    compare_all(&port::GANG_EDF);
 }

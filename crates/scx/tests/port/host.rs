@@ -8,7 +8,7 @@ use sim::{Costs, Driver, Periodic, Workload};
 
 const RIVAL: Rival = Rival {
     name: "a new period does not preempt",
-    file: "edf.bpf.c",
+    file: "periods.h",
     from: "	if (has_moved)\n		scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);\n",
     to: "	if (has_moved)\n		;\n",
 };

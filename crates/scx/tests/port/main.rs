@@ -6,6 +6,7 @@
 #[path = "../../compile.rs"]
 mod compile;
 mod decisions;
+mod gangs;
 mod host;
 mod laws;
 mod program;

@@ -1,7 +1,7 @@
 //! The programs of the ports, whole or broken on purpose, and the descriptor under which the fuzzer runs them.
 
 use crate::compile::compile;
-use port::{PortPolicy, PortSource};
+use port::{Port, PortPolicy, PortSource};
 use sched::{AlarmSlots, Descriptor, Guarantees, Knobs, LoadBounds, Policy, Refused, Topology};
 use std::cell::RefCell;
 use std::fs;
@@ -48,7 +48,7 @@ thread_local! {
 }
 
 impl Program {
-    /// Compiles the port `edf`, or a rival of it. `None`: there is no C compiler.
+    /// Compiles the program of `edf` and `gang-edf`, or a rival of it. `None`: there is no C compiler.
     pub(crate) fn edf(rival: Option<&Rival>) -> Option<Program> {
         let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
         let folder = tempfile::tempdir().unwrap();
@@ -73,9 +73,9 @@ impl Program {
         Some(Program { _folder: folder, path })
     }
 
-    /// Starts a policy.
-    pub(crate) fn policy(&self, host: &Topology) -> PortPolicy {
-        PortPolicy::start(&port::EDF, &self.path, host).unwrap()
+    /// Starts a port.
+    pub(crate) fn policy(&self, port: &'static Port, host: &Topology) -> PortPolicy {
+        PortPolicy::start(port, &self.path, host).unwrap()
     }
 
     /// Returns the path of the program.
@@ -101,9 +101,9 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-fn build(host: &Topology, _knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(port: &'static Port, host: &Topology) -> Result<Box<dyn Policy>, Refused> {
     let path = PROGRAM.with_borrow(Clone::clone).expect("a test has selected a program");
-    Ok(Box::new(PortPolicy::start(&port::EDF, &path, host)?))
+    Ok(Box::new(PortPolicy::start(port, &path, host)?))
 }
 
 /// The port `edf` for the fuzzer.
@@ -119,5 +119,13 @@ pub(crate) static SCX_EDF: Descriptor = Descriptor {
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { ..PortSource::ALARMS },
     knobs: &[],
-    build,
+    build: |host: &Topology, _: &Knobs| build(&port::EDF, host),
+};
+
+/// The port `gang-edf` for the fuzzer.
+pub(crate) static SCX_GANG_EDF: Descriptor = Descriptor {
+    name: "scx:gang-edf",
+    guarantees: Guarantees { gang_periods: true, ..Guarantees::NOTHING },
+    build: |host: &Topology, _: &Knobs| build(&port::GANG_EDF, host),
+    ..SCX_EDF
 };

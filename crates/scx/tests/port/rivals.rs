@@ -24,8 +24,8 @@ const CASES: [Case; 11] = [
         rival: Rival {
             name: "the latest deadline first",
             file: "edf.bpf.c",
-            from: "promise->account.deadline - precedes, flags);",
-            to: "~(promise->account.deadline - precedes), flags);",
+            from: "turn_of(promise), key, flags);",
+            to: "turn_of(promise), ~key, flags);",
         },
         law: None,
         decision: Some("with a slice"),
@@ -99,7 +99,7 @@ const CASES: [Case; 11] = [
             to: "",
         },
         law: None,
-        decision: Some("by the Rust policy"),
+        decision: Some("waits, and"),
     },
     Case {
         rival: Rival {
@@ -114,8 +114,8 @@ const CASES: [Case; 11] = [
     Case {
         rival: Rival {
             name: "a thread that is late keeps its old deadline (until this check)",
-            file: "edf.bpf.c",
-            from: "			move_to_ready(p, promise, READY + promise->cpu);\n",
+            file: "periods.h",
+            from: "			move_to_ready(p, thread, promise, READY + promise->cpu);\n",
             to: "			;\n",
         },
         law: None,
@@ -131,6 +131,46 @@ const CASES: [Case; 11] = [
         law: None,
         decision: Some("waits, and"),
     },
+];
+
+/// Broken gangs, and a part of the message of the comparison that catches each.
+const GANGS: [(Rival, &str); 4] = [
+    (
+        Rival {
+            name: "the periods of a gang follow wake-ups",
+            file: "edf.h",
+            from: "if (!a->is_fixed && (now >= a->deadline || is_over))",
+            to: "if (now >= a->deadline || is_over)",
+        },
+        "by the Rust policy",
+    ),
+    (
+        Rival {
+            name: "a sibling that wakes late has its whole slice",
+            file: "edf.h",
+            from: "		edf_shorten(a, ahead, now);\n",
+            to: "		;\n",
+        },
+        "by the Rust policy",
+    ),
+    (
+        Rival {
+            name: "a later sibling has a phase of its own",
+            file: "gang.h",
+            from: "*start = edf_period_from(&sibling->account, now);",
+            to: "*start = now;",
+        },
+        "by the Rust policy",
+    ),
+    (
+        Rival {
+            name: "of equal deadlines, that of the thread that came first wins (until this check)",
+            file: "promise.h",
+            from: "u64 number = (u64)(u32)thread->promise << 1 & ((1 << KEY_SHIFT) - 1);",
+            to: "u64 number = 0;",
+        },
+        "with a slice",
+    ),
 ];
 
 fn broken_law(seed: u64) -> Option<String> {
@@ -154,7 +194,17 @@ fn every_broken_port_is_caught() {
             find(rival, "the laws", expected, broken_law);
         }
         if let Some(expected) = decision {
-            find(rival, "the comparison", expected, |seed| decisions::compare(&program, seed, STEPS).err());
+            find(rival, "the comparison", expected, |seed| decisions::compare(&program, &port::EDF, seed, STEPS).err());
         }
+    }
+}
+
+#[test]
+fn every_broken_gang_is_caught() {
+    for (rival, expected) in &GANGS {
+        let Some(program) = Program::edf(Some(rival)) else { return };
+        find(rival, "the comparison", expected, |seed| {
+            decisions::compare(&program, &port::GANG_EDF, seed, STEPS).err()
+        });
     }
 }

@@ -40,7 +40,7 @@ def serving(command: str) -> Callable[[Path], AbstractContextManager[Service]]:
         process = subprocess.Popen([command, "serve", *options], cwd=where, stderr=subprocess.DEVNULL)
         try:
             service = Service(where / "api.sock")
-            wait_until("the service listens", service.socket.exists)
+            wait_until("the service answers", lambda: answers(service))
             yield service
         finally:
             process.terminate()
@@ -64,6 +64,15 @@ def vm_named() -> Callable[[str], AbstractContextManager[int]]:
             process.wait()
 
     return start
+
+
+def answers(service: Service) -> bool:
+    """Return whether the service answers. Its socket has a path before it accepts connections."""
+    try:
+        service.host()
+    except OSError:
+        return False
+    return True
 
 
 def wait_until(what: str, is_so: Callable[[], bool]) -> None:

@@ -7,6 +7,9 @@
 //! of 294 for all VMs. Nearly all others are VMs that sleep: the waits of such a VM depend on which of two promises has the
 //! earlier deadline at each of its wake-ups. The rival, which predicts that nothing changes, is near for 22 and 204. Over all
 //! changes, the mean miss rate must be within 2 points, and the mean of the percentiles within 20 %.
+//!
+//! Not every prediction can be near, because half of the VMs that sleep have jobs of random length. Without a change, what
+//! follows is near what was before for 285 of the 294 VMs (96.9 %); 96 % of the predictions for changed VMs are near.
 
 use api::{Demand, Desired, Limit, Mechanism, Observation, Promise, Vm};
 use fuzz::Dice;
@@ -223,9 +226,18 @@ impl Score {
     }
 }
 
+/// Returns the number of VMs of the host of `seed` for which what follows is near what was before, without a change.
+fn near_without_a_change(seed: u64) -> u32 {
+    let mut host = Host::draw(&mut Dice::new(seed));
+    let before = host.observe();
+    let after = host.observe();
+    before.into_iter().zip(after).map(|(before, after)| u32::from(before.is_near(after))).sum()
+}
+
 #[test]
 fn predictions_are_near_what_follows() {
     let (mut of_preview, mut of_rival) = ([Score::default(); 2], [Score::default(); 2]);
+    let mut unchanged = 0;
     for seed in 0..CHANGES {
         let mut dice = Dice::new(seed);
         let mut host = Host::draw(&mut dice);
@@ -236,6 +248,7 @@ fn predictions_are_near_what_follows() {
         let preview: Value = serde_json::from_str(&preview).expect("it is JSON");
         host.host.set(std::slice::from_ref(&change)).remove(0).expect("it was admitted");
         let after = host.observe();
+        unchanged += near_without_a_change(seed);
         for (at, (before, after)) in before.into_iter().zip(after).enumerate() {
             let vm = &preview["vms"][at];
             let predicted = Seen::predicted(vm);
@@ -249,7 +262,8 @@ fn predictions_are_near_what_follows() {
             }
         }
     }
-    println!("preview: {of_preview:?}\nrival: {of_rival:?}");
+    println!("preview: {of_preview:?}\nrival: {of_rival:?}\nnear without a change: {unchanged}");
+    assert!(unchanged < of_preview[1].all, "all predictions could be near");
     for (which, near_least) in NEAR_LEAST.into_iter().enumerate() {
         assert!(of_preview[which].is_good(near_least), "{:?}", of_preview[which]);
         assert!(!of_rival[which].is_good(near_least), "the rival is as good: {:?}", of_rival[which]);

@@ -1,6 +1,7 @@
 //! Child processes for trials. A child ends when its handle is dropped, when the thread that forked it ends, or after
 //! about a minute.
 
+use crate::attributes::{self, Attributes, Policy};
 use crate::event::{Bell, Waiting};
 use crate::process::Process;
 use crate::{Error, Result, clock};
@@ -78,7 +79,9 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // The child may have ended already.
+        // The child may have ended already. The kernel may withhold the CPU from a SCHED_DEADLINE thread for good, and such a
+        // thread does not end when it is killed (Linux 6.18).
+        let _ = attributes::set(self.pid(), Attributes::of(Policy::Other { nice: 0 }));
         let _ = self.process.kill();
         if self.process.ends_within(END) {
             let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);

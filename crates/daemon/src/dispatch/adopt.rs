@@ -4,7 +4,7 @@
 use super::client::Client;
 use super::dispatcher::Dispatcher;
 use super::member::{Former, Member, Raise, RaiseBy};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, unreserved};
 use super::scan::{Found, Known, THREADS_MOST, find};
 use crate::affinity::{give_back, observe};
 use crate::kernel::{Kernel, priority};
@@ -84,6 +84,9 @@ impl<K: Kernel> Dispatcher<K> {
     ) -> Result<(), Refusal> {
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         let confined = CpuSet::one(client.cpu);
+        if let Some(attributes) = original.attributes {
+            unreserved(new.identity.tid, attributes)?;
+        }
         set_original_class(&self.kernel, &new.thread, original, found)?;
         let (raise, attributes) =
             if client.by == RaiseBy::Inheritance { (Raise::Pending, None) } else { (Raise::Set, original.attributes) };

@@ -6,7 +6,7 @@
 
 use super::dispatcher::Dispatcher;
 use super::member::Raise;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, unreserved};
 use super::role::Role;
 use crate::Explanation;
 use crate::kernel::{Kernel, priority};
@@ -45,7 +45,6 @@ pub fn begin_loans<K: Kernel>(kernel: &K, threads: &[Identity]) -> Vec<Offer<K::
 fn gains(attributes: Attributes) -> bool {
     match attributes.policy {
         Policy::Fifo { priority } | Policy::RoundRobin { priority } => priority < priority::AMONG_OTHERS,
-        Policy::Deadline { .. } => false,
         _ => true,
     }
 }
@@ -97,14 +96,15 @@ impl<K: Kernel> Dispatcher<K> {
         let is_busy = matches!(loan, Err(sys::Error::Busy { .. }));
         member.busy_since = is_busy.then(|| *member.busy_since.get_or_insert(now));
         let may_begin_later = member.busy_since.is_some_and(|since| now < since.saturating_add(PATIENCE));
-        let attributes = self.kernel.attributes(&member.thread);
+        let attributes = self.kernel.attributes(&member.thread).map_err(Refusal::from);
+        let attributes = attributes.and_then(|attributes| unreserved(identity.tid, attributes));
         member.raise = match (loan, attributes) {
             (Ok(loan), Ok(attributes)) if gains(attributes) => Raise::Inherit(loan),
             _ if may_begin_later => Raise::Pending,
             // The next read of the CPU time detects the end of the thread, too.
-            (Err(sys::Error::Gone(_)), _) | (_, Err(sys::Error::Gone(_))) => Raise::Ended,
+            (Err(sys::Error::Gone(_)), _) | (_, Err(Refusal::Gone(_))) => Raise::Ended,
             (_, Err(refused)) => {
-                client.trouble = Some(refused.into());
+                client.trouble = Some(refused.reason());
                 self.call.insert(client.cpu);
                 return None;
             }

@@ -5,6 +5,7 @@ use crate::Explanation;
 use crate::table::Full;
 use sched::{CpuSet, Nanos, Refused, Reservation};
 use std::fmt;
+use sys::attributes::{Attributes, Policy};
 
 /// Reason why a request was refused. A refusal changes nothing.
 #[derive(Debug)]
@@ -69,6 +70,14 @@ pub enum Refusal {
         /// The limit (RLIMIT_RTTIME).
         limit: Nanos,
     },
+    /// A thread has a SCHED_DEADLINE reservation, which precedes every promise. The kernel may withhold the CPU for good from a
+    /// thread that leaves this class and returns to it (Linux 6.18), so Tactus never changes its class.
+    Reserved {
+        /// Tid of the thread.
+        tid: u32,
+        /// The attributes of the thread.
+        attributes: Attributes,
+    },
     /// The promise that is to be changed does not exist, or has ended.
     NoPromise,
     /// The process and its descendants have too many threads.
@@ -87,6 +96,14 @@ pub enum Refusal {
     NotPermitted(sys::Error),
     /// The table of originals is full.
     Full(Full),
+}
+
+/// Returns the attributes of thread `tid`, unless they are a reservation of another process.
+pub(super) fn unreserved(tid: u32, attributes: Attributes) -> Result<Attributes, Refusal> {
+    match attributes.policy {
+        Policy::Deadline { .. } => Err(Refusal::Reserved { tid, attributes }),
+        _ => Ok(attributes),
+    }
 }
 
 impl Refusal {
@@ -130,6 +147,10 @@ impl Refusal {
                      kernel would end it then"
                 ),
                 format!("remove the limit: prlimit --rttime=unlimited --pid {pid}"),
+            ),
+            Refusal::Reserved { tid, attributes } => Explanation::new(
+                format!("thread {tid} has a reservation already: {attributes}"),
+                format!("end this reservation first (chrt --other --pid 0 {tid})"),
             ),
             Refusal::NoPromise => {
                 Explanation::new("there is no such promise; it has ended, or was never made", "make a new promise")

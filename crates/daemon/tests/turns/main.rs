@@ -5,6 +5,7 @@ mod cpu_timers;
 mod gangs;
 mod in_kernel;
 mod parking;
+mod reserved;
 mod scene;
 mod siblings;
 mod suspension;

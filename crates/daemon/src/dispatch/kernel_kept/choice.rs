@@ -1,13 +1,12 @@
 //! The reservation of a request, the threads that receive it, and refusals of what SCHED_DEADLINE cannot do.
 
 use crate::Explanation;
-use crate::dispatch::refusal::Refusal;
+use crate::dispatch::refusal::{Refusal, unreserved};
 use crate::dispatch::request::PromiseRequest;
 use crate::dispatch::role::Role;
 use crate::dispatch::scan::Found;
 use crate::kernel::Kernel;
 use sched::{CpuSet, Limit, Nanos, Reservation};
-use sys::attributes::Policy;
 
 /// The longest period. Source: `sysctl_sched_dl_period_max`, kernel/sched/deadline.c, Linux 6.18.
 pub(super) const PERIOD_MOST: Nanos = Nanos::us(1 << 22);
@@ -66,11 +65,7 @@ pub(super) fn choose<T>(pid: u32, found: Vec<Found<T>>, cpus: usize) -> Result<V
 /// Checks a chosen thread. `all` are the CPUs of the host.
 pub(super) fn check_thread<K: Kernel>(kernel: &K, new: &Found<K::Thread>, all: &CpuSet) -> Result<(), Refusal> {
     let tid = new.identity.tid;
-    let attributes = kernel.attributes(&new.thread).map_err(Refusal::from)?;
-    if matches!(attributes.policy, Policy::Deadline { .. }) {
-        let why = format!("thread {tid} has a reservation already: {attributes}");
-        return Err(refused(why, "end this reservation first (chrt --other)"));
-    }
+    unreserved(tid, kernel.attributes(&new.thread).map_err(Refusal::from)?)?;
     let own = kernel.affinity(&new.thread).map_err(Refusal::from)?;
     if !all.minus(&own).is_empty() {
         let why = format!(

@@ -1,7 +1,7 @@
 //! [`FormerReservations`]: the reservations of a program that is replaced, as data.
 
 use super::account::Account;
-use sched::{EntityId, Nanos};
+use sched::{EntityId, Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// The reservations of the former program.
@@ -33,4 +33,5 @@ pub(super) struct FormerThread {
     pub(super) ran: Nanos,
     pub(super) sleeps: u64,
     pub(super) was_runnable: bool,
+    pub(super) rests_until: Option<Instant>,
 }

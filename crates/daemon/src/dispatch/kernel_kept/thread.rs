@@ -15,6 +15,17 @@ use sys::attributes::Attributes;
 use sys::thread::{Identity, State};
 use trace::Event;
 
+/// Number of periods without CPU time after which the kernel is taken to withhold a reservation, and number of periods for
+/// which the thread then has its original attributes. The shortest of these times is [`WITHHELD_LEAST`].
+///
+/// The kernel withholds a reservation for good if the thread had one before that it left while it was throttled, and whose
+/// timers expire later (Linux 6.18, kernel/sched/deadline.c: `dl_task_timer` leaves `dl_throttled` set for a thread of
+/// another class, and only `inactive_task_timer` clears it). Observed for 31 % of the threads that are reserved again within
+/// a period, for 2 % after 2 to 2.5 periods, and for none of 800 after 6 periods.
+const WITHHELD: u64 = 3;
+const REST: u64 = 6;
+const WITHHELD_LEAST: Nanos = Nanos::ms(30);
+
 /// A reserved thread.
 pub(super) struct ReservedThread<K: Kernel> {
     pub(super) entity: EntityId,
@@ -34,6 +45,10 @@ pub(super) struct ReservedThread<K: Kernel> {
     sleeps: u64,
     /// Whether the thread was runnable at the last read.
     was_runnable: bool,
+    /// Start of the time in which the thread was runnable and did not run.
+    waits_since: Option<Instant>,
+    /// Instant at which the thread is reserved again, because the kernel withholds its reservation.
+    rests_until: Option<Instant>,
 }
 
 /// The result of a read.
@@ -96,6 +111,8 @@ impl<K: Kernel> ReservedThread<K> {
             ran: usage.ran,
             sleeps: kernel.sleeps(&thread).unwrap_or_default(),
             was_runnable: false,
+            waits_since: None,
+            rests_until: None,
             thread,
         })
     }
@@ -111,6 +128,7 @@ impl<K: Kernel> ReservedThread<K> {
             ran: self.ran,
             sleeps: self.sleeps,
             was_runnable: self.was_runnable,
+            rests_until: self.rests_until,
         })
     }
 
@@ -122,7 +140,7 @@ impl<K: Kernel> ReservedThread<K> {
         (row, entry): (Row, &Entry),
         entity: EntityId,
     ) -> Option<ReservedThread<K>> {
-        let FormerThread { promise, name, account, ran, sleeps, was_runnable, .. } = former;
+        let FormerThread { promise, name, account, ran, sleeps, was_runnable, rests_until, .. } = former;
         let Entry { thread: identity, leader, original, reserved, .. } = *entry;
         Some(ReservedThread {
             entity,
@@ -139,6 +157,8 @@ impl<K: Kernel> ReservedThread<K> {
             ran,
             sleeps,
             was_runnable,
+            waits_since: None,
+            rests_until,
         })
     }
 
@@ -148,10 +168,11 @@ impl<K: Kernel> ReservedThread<K> {
 
     /// Returns the instant of the next read.
     pub(super) fn next_read(&self) -> Instant {
-        self.account.next()
+        self.rests_until.map_or(self.account.next(), |until| until.min(self.account.next()))
     }
 
-    /// Reads the CPU time of the thread, and checks the reservation if `is_served`.
+    /// Reads the CPU time of the thread, and checks the reservation if `is_served`. A reservation that the kernel withholds
+    /// ends, and begins again later.
     pub(super) fn read(&mut self, kernel: &K, now: Instant, is_served: bool, journal: &mut Journal) -> Seen {
         let (usage, status, sleeps) =
             (kernel.usage(&self.thread), kernel.status(&self.thread), kernel.sleeps(&self.thread));
@@ -172,9 +193,11 @@ impl<K: Kernel> ReservedThread<K> {
         if status.state == State::Dead {
             return Seen::Ended;
         }
+        // The periods of a thread that rests are missed.
         self.account.record(self.entity, ran, throughout && is_served, now, journal);
+        self.release_withheld(kernel, now, throughout && is_served && ran.is_zero());
         match kernel.attributes(&self.thread) {
-            Ok(found) if is_served && found != self.reserved.attributes() => {
+            Ok(found) if is_served && self.rests_until.is_none() && found != self.reserved.attributes() => {
                 let tid = self.identity.tid;
                 let why = format!("another process has made thread {tid} {found}, so the promise to it has ended");
                 Seen::Changed(Explanation::new(why, "let Tactus alone schedule it"))
@@ -182,6 +205,38 @@ impl<K: Kernel> ReservedThread<K> {
             Ok(_) => Seen::Kept,
             Err(sys::Error::Gone(_)) => Seen::Ended,
             Err(error) => Seen::Unreadable(error.into()),
+        }
+    }
+
+    /// Ends the reservation for some periods if the kernel withholds it, and begins it again afterwards. `waits`: the thread
+    /// was runnable since the last read, and did not run.
+    fn release_withheld(&mut self, kernel: &K, now: Instant, waits: bool) {
+        let period = self.reserved.period.as_ns();
+        let periods = |count| Nanos::ns(period * count).max(WITHHELD_LEAST);
+        if let Some(until) = self.rests_until {
+            if now >= until {
+                // The next read finds that the kernel refuses, or the values of another process.
+                let _ = self.reserve(kernel);
+            }
+            return;
+        }
+        self.waits_since = waits.then(|| self.waits_since.unwrap_or(now));
+        if self.waits_since.is_some_and(|since| now.since(since) >= periods(WITHHELD)) {
+            self.suspend(kernel);
+            self.rests_until = Some(now.saturating_add(periods(REST)));
+        }
+    }
+
+    /// Reserves the thread again, unless another process has changed its attributes.
+    fn reserve(&mut self, kernel: &K) -> sys::Result<()> {
+        (self.waits_since, self.rests_until) = (None, None);
+        match kernel.attributes(&self.thread) {
+            Ok(found) if found == self.attributes => match kernel.schedule(&self.thread, self.reserved.attributes()) {
+                Ok(()) | Err(sys::Error::Gone(_)) => Ok(()),
+                Err(refused) => Err(refused),
+            },
+            // The next read finds the end of the thread, or the values of another process.
+            _ => Ok(()),
         }
     }
 
@@ -201,7 +256,8 @@ impl<K: Kernel> ReservedThread<K> {
         let reserved = Reserved { slice: reservation.slice, period: reservation.period, ..self.reserved };
         // With two rows, a restoring process recognizes the earlier and the new reservation.
         let row = record(table, (self.identity, self.leader), self.original, reserved)?;
-        if is_served && let Err(refused) = kernel.schedule(&self.thread, reserved.attributes()) {
+        let is_reserved = is_served && self.rests_until.is_none();
+        if is_reserved && let Err(refused) = kernel.schedule(&self.thread, reserved.attributes()) {
             table.forget(row);
             return Err(refused.into());
         }
@@ -213,6 +269,7 @@ impl<K: Kernel> ReservedThread<K> {
 
     /// Ends the reservation for a while, unless another process has changed it.
     pub(super) fn suspend(&mut self, kernel: &K) {
+        (self.waits_since, self.rests_until) = (None, None);
         if kernel.attributes(&self.thread).is_ok_and(|found| found == self.reserved.attributes()) {
             // The calls fail if the thread has ended.
             let _ = kernel.schedule(&self.thread, self.attributes);
@@ -228,14 +285,7 @@ impl<K: Kernel> ReservedThread<K> {
     /// The kernel refuses.
     pub(super) fn resume(&mut self, kernel: &K, now: Instant) -> Result<(), Explanation> {
         self.account.restart(now);
-        match kernel.attributes(&self.thread) {
-            Ok(found) if found == self.attributes => match kernel.schedule(&self.thread, self.reserved.attributes()) {
-                Ok(()) | Err(sys::Error::Gone(_)) => Ok(()),
-                Err(refused) => Err(refused.into()),
-            },
-            // The next read finds the end of the thread, or the values of another process.
-            _ => Ok(()),
-        }
+        self.reserve(kernel).map_err(Explanation::from)
     }
 }
 

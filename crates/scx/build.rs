@@ -27,7 +27,7 @@ fn main() {
     }
     let (source, to) = (folder("CARGO_MANIFEST_DIR").join("bpf"), folder("OUT_DIR"));
     let compiler = compiler();
-    for program in ["bmq", "bridge", "edf", "fifo"] {
+    for program in ["bmq", "bridge", "canary", "edf", "fifo"] {
         let mut compile = Command::new(&compiler);
         compile.args(["--target=bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]);
         compile.arg("-I").arg(folder("DEP_BPF_INCLUDE"));

@@ -110,6 +110,8 @@ pub enum Report {
     Ended {
         /// The reason.
         reason: String,
+        /// Whether it can be loaded again: the kernel has removed it because a CPU went offline or online.
+        begins_again: bool,
     },
 }
 

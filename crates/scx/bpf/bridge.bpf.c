@@ -19,7 +19,8 @@
  *
  * Fallback. The user side confirms its life with each batch. If no batch comes for three beats (120 to 160 ms), or if the ring
  * buffer is full, all threads run by weight, in the order of their virtual times. After eight beats, the bridge ends, and
- * all threads return to the kernel's fair class. If the user side ends, the kernel removes the bridge at once.
+ * all threads return to the kernel's fair class. Beats count from the first dispatch, not from the first batch. If the user side
+ * ends, the kernel removes the bridge at once; if events were lost, the user side loads it again.
  */
 #include "kernel.h"
 #include "cgroups.h"
@@ -70,6 +71,8 @@ static u64 heard_before;
 static u32 silence;
 static u64 dispatched, absent;
 static u32 fallbacks;
+/* Whether the bridge schedules: it has dispatched a CPU. Before, the kernel is still loading it. */
+static volatile u32 has_begun;
 /* Whether the bridge has ended. */
 static volatile u32 has_ended;
 
@@ -338,6 +341,8 @@ void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!choice || !with)
 		return;
+	if (!has_begun)
+		has_begun = 1;
 	thread = prev ? thread_of(prev) : 0;
 	/* A managed thread that does not compete continues only by a choice. */
 	member = thread && (!thread->is_managed || thread->competes) ? &thread->member : 0;
@@ -463,8 +468,8 @@ static int beat(void *map, int *key, struct timer *timer)
 
 	silence = heard == heard_before ? silence + 1 : 0;
 	heard_before = heard;
-	/* Before the first batch, the user side is still loading. */
-	if (!heard)
+	/* To load the bridge may take the kernel seconds. */
+	if (!has_begun)
 		silence = 0;
 	if (silence >= LATE_BEATS && !is_fallback) {
 		is_fallback = 1;

@@ -14,7 +14,8 @@ struct {
 	__uint(max_entries, 8 * 1024 * 1024);
 } events SEC(".maps");
 
-static u64 lost;
+/* Number of events that have found the buffer full. The user side reads it. */
+u64 lost SEC(".data.lost");
 
 /* Called when an event has found the buffer full. */
 static void lose(void);

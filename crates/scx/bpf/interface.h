@@ -164,6 +164,14 @@ struct bmq_counts {
 	u64 rescued;
 };
 
+/* The faults of a scheduler of the trials (canary.bpf.c). */
+struct canary {
+	/* The thread that it forgets; 0: none. */
+	s32 victim;
+	/* Whether it never kicks a CPU, and gives slices without end. */
+	u32 never_kicks;
+};
+
 /* Why the bridge has ended. */
 struct ending {
 	s64 code;

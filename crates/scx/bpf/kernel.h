@@ -183,6 +183,8 @@ struct sched_ext_ops {
 	void (*exit)(struct scx_exit_info *info);
 	u64 flags;
 	u32 timeout_ms;
+	/* The kernel ends a scheduler at once whose user side knows of fewer changes of the online CPUs. 0: it does not compare. */
+	u64 hotplug_seq;
 	char name[128];
 };
 

@@ -286,9 +286,9 @@ impl Bridge {
         ends.fold(self.alarms.next(), Instant::min)
     }
 
-    /// Returns what the threads with reservations have received up to `now`, by tid.
-    pub fn received(&mut self, now: Instant) -> BTreeMap<i32, Received> {
-        self.receipts.received(now)
+    /// Returns what the threads with reservations have received up to the latest turn, by tid.
+    pub fn received(&mut self) -> BTreeMap<i32, Received> {
+        self.receipts.received(self.last)
     }
 
     fn attach(&mut self, now: Instant, tid: i32, parent: i32, about: &About) {

@@ -252,6 +252,20 @@ pub struct BmqCounts {
     pub rescued: u64,
 }
 
+impl BmqCounts {
+    /// Adds the counts of another CPU or of another time.
+    pub fn add(&mut self, other: &BmqCounts) {
+        self.switches += other.switches;
+        self.expired += other.expired;
+        self.stolen += other.stolen;
+        self.rescued += other.rescued;
+    }
+}
+
+/// Flag of the code of an ending: the scheduler is to be loaded again. The kernel sets it when a CPU goes offline or online. Source:
+/// kernel/sched/ext.c (`SCX_ECODE_ACT_RESTART`).
+const RESTART: i64 = 1 << 48;
+
 /// Why the bridge has ended.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -265,6 +279,12 @@ pub struct Ending {
 }
 
 impl Ending {
+    /// Returns whether the scheduler is to be loaded again: the CPUs have changed.
+    #[must_use]
+    pub fn requests_restart(&self) -> bool {
+        self.code & RESTART != 0
+    }
+
     /// Returns the kernel's words.
     #[must_use]
     pub fn text(&self) -> String {
@@ -294,6 +314,14 @@ mod tests {
         assert_eq!(Event::from_bytes(&bytes[..40]), None);
         assert_eq!(Event::from_bytes(RawEvent { kind: 99, ..raw }.as_bytes()), None);
         assert_eq!(Event::from_bytes(RawEvent { cpu: -1, ..raw }.as_bytes()), None);
+    }
+
+    #[test]
+    fn only_an_exit_that_requests_a_restart_begins_a_session_again() {
+        let ending = |code: i64| Ending { code, kind: 66, reserved: 0, reason: [0; 128], message: [0; 512] };
+        // SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG; the reason alone; a code of a scheduler.
+        let codes = [1 << 48 | 1 << 32, 1 << 32, 7, 0];
+        assert_eq!(codes.map(|code| ending(code).requests_restart()), [true, false, false, false]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! [`Kernel`]: the bridge in the kernel.
 
 use crate::interface::{Batch, COMMANDS_MAX, Command, Ending, Event, Report, Settings};
-use crate::scheduler::{Error, Scheduler, ZERO, refused};
-use libbpf_rs::{Map, MapCore, MapFlags, ProgramInput, ProgramMut};
+use crate::scheduler::{Basis, Error, Scheduler, ZERO, refused};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput};
 use sched::Instant;
 use std::fmt;
 use zerocopy::IntoBytes;
@@ -13,8 +13,9 @@ static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.bpf.o"
 /// The loaded bridge. It ends when this value is dropped or when the process ends, and all threads then return to the
 /// kernel's fair class.
 pub struct Kernel {
-    apply: ProgramMut<'static>,
-    batches: Map<'static>,
+    /// Position of the program that applies commands.
+    apply: usize,
+    batches: MapHandle,
     scheduler: Scheduler,
 }
 
@@ -31,17 +32,17 @@ impl Kernel {
     ///
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
-    pub fn load(processes: &[u32], is_conserving: bool) -> Result<Kernel, Error> {
+    pub fn load(processes: &[u32], is_conserving: bool, basis: Basis) -> Result<Kernel, Error> {
         let settings = Settings {
             manages_all: u32::from(processes.is_empty()),
             own_pid: std::process::id(),
             is_conserving: u32::from(is_conserving),
         };
-        let scheduler = Scheduler::load(PROGRAMS, "bridge", |set| {
+        let scheduler = Scheduler::load(PROGRAMS, "bridge", basis, |set| {
             set("settings", &ZERO, settings.as_bytes())?;
             processes.iter().try_for_each(|process| set("processes", process.as_bytes(), &1_u32.to_ne_bytes()))
         })?;
-        Ok(Kernel { apply: scheduler.program("bridge_apply"), batches: scheduler.map("batches"), scheduler })
+        Ok(Kernel { apply: scheduler.position("bridge_apply"), batches: scheduler.map("batches")?, scheduler })
     }
 
     /// Waits for events from `now`, the present time, until `end`.
@@ -83,7 +84,7 @@ impl Kernel {
             let written = self.batches.update(&ZERO, batch.as_bytes(), MapFlags::ANY);
             written.map_err(refused("write commands"))?;
             let input = ProgramInput { context_in: Some(report.as_mut_bytes()), ..ProgramInput::default() };
-            self.apply.test_run(input).map_err(refused("apply commands"))?;
+            self.scheduler.program(self.apply).test_run(input).map_err(refused("apply commands"))?;
         }
         Ok(report)
     }

@@ -5,6 +5,8 @@
 
 pub mod bmq;
 pub mod bridge;
+#[cfg(feature = "bpf")]
+pub mod canary;
 pub mod interface;
 #[cfg(feature = "bpf")]
 pub mod kernel;
@@ -18,4 +20,4 @@ mod scheduler;
 pub mod siblings;
 
 #[cfg(feature = "bpf")]
-pub use scheduler::Error;
+pub use scheduler::{Basis, Error, wait_for_removal};

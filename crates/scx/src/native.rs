@@ -3,8 +3,8 @@
 
 use crate::bmq::Settings;
 use crate::interface::{BmqCounts, Ending, Event};
-use crate::scheduler::{Error, Scheduler, ZERO, refused};
-use libbpf_rs::{Map, MapCore, MapFlags, ProgramInput, ProgramMut};
+use crate::scheduler::{Basis, Error, Scheduler, ZERO, refused};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput};
 use orders::MEMBERS_MAX;
 use sched::{CpuId, Instant, Limit, Nanos, Reservation};
 use std::fmt;
@@ -132,8 +132,9 @@ mod kind {
 
 /// The loaded scheduler. It ends when this value is dropped or when the process ends.
 pub struct NativeEdf {
-    apply: ProgramMut<'static>,
-    promises: Map<'static>,
+    /// Position of the program that carries out orders.
+    apply: usize,
+    promises: MapHandle,
     scheduler: Scheduler,
 }
 
@@ -148,11 +149,11 @@ impl NativeEdf {
     ///
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
-    pub fn load(reported: Reported) -> Result<NativeEdf, Error> {
-        let scheduler = Scheduler::load(EDF, "edf", |set| {
+    pub fn load(reported: Reported, basis: Basis) -> Result<NativeEdf, Error> {
+        let scheduler = Scheduler::load(EDF, "edf", basis, |set| {
             set("reported", &ZERO, &u32::from(reported == Reported::Periods).to_ne_bytes())
         })?;
-        Ok(NativeEdf { apply: scheduler.program("edf_apply"), promises: scheduler.map("promises"), scheduler })
+        Ok(NativeEdf { apply: scheduler.position("edf_apply"), promises: scheduler.map("promises")?, scheduler })
     }
 
     /// Begins a promise, at first without members.
@@ -220,7 +221,7 @@ impl NativeEdf {
 
     fn order(&self, mut order: RawOrder) -> Result<(), Error> {
         let input = ProgramInput { context_in: Some(order.as_mut_bytes()), ..ProgramInput::default() };
-        let output = self.apply.test_run(input).map_err(refused("give an order"))?;
+        let output = self.scheduler.program(self.apply).test_run(input).map_err(refused("give an order"))?;
         match output.return_value.cast_signed() {
             0 => Ok(()),
             error => Err(Error::Order(std::io::Error::from_raw_os_error(-error))),
@@ -251,6 +252,14 @@ impl NativeEdf {
         self.scheduler.read(to)
     }
 
+    /// Returns the number of events that have found the buffer full. They lack in the counts of the user side only.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn lost(&self) -> Result<u64, Error> {
+        self.scheduler.lost()
+    }
+
     /// Returns why the scheduler has ended; `None`: it has not.
     ///
     /// # Errors
@@ -269,8 +278,8 @@ impl NativeBmq {
     ///
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
-    pub fn load(settings: &Settings) -> Result<NativeBmq, Error> {
-        Ok(NativeBmq(Scheduler::load(BMQ, "bmq", |set| set(".data.settings", &ZERO, settings.as_bytes()))?))
+    pub fn load(settings: &Settings, basis: Basis) -> Result<NativeBmq, Error> {
+        Ok(NativeBmq(Scheduler::load(BMQ, "bmq", basis, |set| set(".data.settings", &ZERO, settings.as_bytes()))?))
     }
 
     /// Returns what the scheduler has done on the first `cpus` CPUs.
@@ -278,7 +287,7 @@ impl NativeBmq {
     /// # Errors
     /// The kernel refuses.
     pub fn counts(&self, cpus: u32) -> Result<BmqCounts, Error> {
-        let (map, mut sum) = (self.0.map("cpus"), BmqCounts::default());
+        let (map, mut sum) = (self.0.map("cpus")?, BmqCounts::default());
         for cpu in 0..cpus {
             let bytes = map.lookup(&cpu.to_ne_bytes(), MapFlags::ANY).map_err(refused("read the counts"))?;
             let Some((of_cpu, _)) = bytes
@@ -286,10 +295,7 @@ impl NativeBmq {
             else {
                 break;
             };
-            sum.switches += of_cpu.switches;
-            sum.expired += of_cpu.expired;
-            sum.stolen += of_cpu.stolen;
-            sum.rescued += of_cpu.rescued;
+            sum.add(&of_cpu);
         }
         Ok(sum)
     }
@@ -314,6 +320,6 @@ impl Fifo {
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
     pub fn load() -> Result<Fifo, Error> {
-        Ok(Fifo(Scheduler::load(FIFO, "fifo", |_| Ok(()))?))
+        Ok(Fifo(Scheduler::load(FIFO, "fifo", Basis::now(), |_| Ok(()))?))
     }
 }

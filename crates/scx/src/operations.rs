@@ -44,6 +44,26 @@ pub(crate) fn leave_out_lacking(object: &mut OpenObject, programs: &[u8], name: 
     Ok(())
 }
 
+/// Sets a number of 64 bits in the scheduler `name`.
+///
+/// # Errors
+/// The types of the object cannot be read.
+pub(crate) fn set(
+    object: &mut OpenObject,
+    programs: &[u8],
+    name: &str,
+    member: &str,
+    number: u64,
+) -> libbpf_rs::Result<()> {
+    let own = Btf::from_raw("scheduler", programs)?.map_or_else(Vec::new, |own| members(&own));
+    let Some((_, offset)) = own.into_iter().find(|(name, _)| name == member) else { return Ok(()) };
+    let Some(mut scheduler) = object.maps_mut().find(|map| map.name() == name) else { return Ok(()) };
+    if let Some(value) = scheduler.initial_value_mut() {
+        value[offset..offset + size_of::<u64>()].copy_from_slice(&number.to_ne_bytes());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

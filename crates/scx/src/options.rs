@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// Keep promises in the kernel for the service of Tactus: carry out orders from standard input, and report to standard output
     #[arg(long, conflicts_with_all = ["policy", "native", "pid", "knob", "promise", "gang", "length", "json"])]
     pub(crate) serve: bool,
+    /// Length of the buffer of events, a power of two of at least 4096; for tests
+    #[arg(long, value_name = "BYTES", hide = true)]
+    pub(crate) buffer: Option<u32>,
     /// End after this time; by default, at SIGINT or SIGTERM
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) length: Option<String>,

@@ -19,6 +19,16 @@ pub struct Received {
     pub delivered_ns: u64,
 }
 
+impl Received {
+    /// Adds the periods of another time.
+    pub fn add(&mut self, other: &Received) {
+        self.judged += other.judged;
+        self.missed += other.missed;
+        self.due_ns += other.due_ns;
+        self.delivered_ns += other.delivered_ns;
+    }
+}
+
 impl PeriodSink for Received {
     fn ended(&mut self, EndedPeriods { due, delivered, throughout, count }: EndedPeriods) {
         self.due_ns += due.as_ns() * count;

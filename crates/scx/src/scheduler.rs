@@ -2,20 +2,31 @@
 
 use crate::interface::{Ending, Event};
 use crate::operations;
-use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBuffer, RingBufferBuilder};
-use sched::Instant;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut, RingBuffer, RingBufferBuilder};
+use sched::{Instant, Nanos};
 use std::cell::RefCell;
 use std::fmt;
 use std::fs;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use sys::attributes::{self, Policy};
+use sys::clock;
 use sys::event::Waiting;
 use zerocopy::FromBytes;
 
 /// Where the kernel describes the loaded scheduler. Source: kernel/sched/ext.c (`scx_sched_attrs`).
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const NAME: &str = "/sys/kernel/sched_ext/root/ops";
+/// Number of changes of the online CPUs since the boot.
+const HOTPLUGS: &str = "/sys/kernel/sched_ext/hotplug_seq";
+/// Maximum time in which the kernel removes a scheduler that has ended, and interval of looks at its state.
+const REMOVED: Nanos = Nanos::s(10);
+const LOOK: Nanos = Nanos::ms(5);
+/// Operations of a scheduler: the member with the number of changes.
+const HOTPLUGS_KNOWN: &str = "hotplug_seq";
+/// The buffer of events, and the number of events that have found it full.
+const EVENTS: &str = "events";
+const LOST: &str = ".data.lost";
 /// The nice value of this thread while it loads a scheduler.
 const NICE_LEAST: i32 = -20;
 /// The only element of an array.
@@ -74,16 +85,48 @@ pub(crate) fn refused(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Er
     move |source| Error::Refused { step, source }
 }
 
+/// What a scheduler depends on, apart from its settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Basis {
+    /// Number of changes of the online CPUs that the caller knows. If there are more, the kernel ends the scheduler at once.
+    hotplugs: u64,
+    buffer: Option<u32>,
+}
+
+impl Basis {
+    /// Returns the present basis. The CPUs that are read after this call are the known ones.
+    #[must_use]
+    pub fn now() -> Basis {
+        let hotplugs = fs::read_to_string(HOTPLUGS).ok().and_then(|text| text.trim().parse().ok());
+        Basis { hotplugs: hotplugs.unwrap_or(0), buffer: None }
+    }
+
+    /// Sets the length of the buffer of events, a power of two of at least a page; `None`: that of the programs. Unit: bytes.
+    #[must_use]
+    pub fn with_buffer(self, buffer: Option<u32>) -> Basis {
+        Basis { buffer, ..self }
+    }
+}
+
+/// Waits until the kernel has removed a scheduler that has ended, for at most ten seconds.
+pub fn wait_for_removal() {
+    let end = clock::now().saturating_add(REMOVED);
+    while clock::now() < end && fs::read_to_string(STATE).is_ok_and(|state| state.trim() != "disabled") {
+        clock::sleep(LOOK);
+    }
+}
+
 /// A loaded scheduler. It ends when this value is dropped or when the process ends, and all threads then return to the
 /// kernel's fair class.
 pub(crate) struct Scheduler {
-    object: &'static Object,
-    endings: Map<'static>,
+    // The fields end in this order.
+    _link: Link,
     /// `None`: the scheduler reports no events.
     ring: Option<RingBuffer<'static>>,
     waiting: Waiting,
     events: Rc<RefCell<Vec<Event>>>,
-    _link: Link,
+    endings: MapHandle,
+    object: Object,
 }
 
 impl fmt::Debug for Scheduler {
@@ -100,6 +143,22 @@ impl Scheduler {
     pub(crate) fn load(
         programs: &[u8],
         name: &str,
+        basis: Basis,
+        prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
+    ) -> Result<Scheduler, Error> {
+        let state = fs::read_to_string(STATE).map_err(|_| Error::Absent)?;
+        if state.trim() != "disabled" {
+            let name = fs::read_to_string(NAME).unwrap_or_default();
+            return Err(Error::Taken(name.trim().to_string()));
+        }
+        Scheduler::load_unseen(programs, name, basis, prepare)
+    }
+
+    /// Does so without a look at the scheduler that is loaded. The kernel displaces none.
+    pub(crate) fn load_unseen(
+        programs: &[u8],
+        name: &str,
+        basis: Basis,
         prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<Scheduler, Error> {
         let me = sys::thread::current();
@@ -108,7 +167,7 @@ impl Scheduler {
         if let Policy::Other { .. } = before.policy {
             attributes::apply(me, before.with_nice(NICE_LEAST))?;
         }
-        let loaded = Scheduler::load_now(programs, name, prepare);
+        let loaded = Scheduler::load_now(programs, name, basis, prepare);
         attributes::apply(me, before)?;
         loaded
     }
@@ -116,48 +175,61 @@ impl Scheduler {
     fn load_now(
         programs: &[u8],
         name: &str,
+        basis: Basis,
         prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<Scheduler, Error> {
-        let state = fs::read_to_string(STATE).map_err(|_| Error::Absent)?;
-        if state.trim() != "disabled" {
-            let name = fs::read_to_string(NAME).unwrap_or_default();
-            return Err(Error::Taken(name.trim().to_string()));
-        }
         let mut object = ObjectBuilder::default().open_memory(programs).map_err(refused("read the programs"))?;
         operations::leave_out_lacking(&mut object, programs, name).map_err(refused("read the types of the kernel"))?;
-        let object = object.load().map_err(refused("load the programs"))?;
-        // Maps and programs refer to the object, which is needed until the process ends.
-        let object: &'static mut Object = Box::leak(Box::new(object));
+        operations::set(&mut object, programs, name, HOTPLUGS_KNOWN, basis.hotplugs)
+            .map_err(refused("read the types of the kernel"))?;
+        if let Some(length) = basis.buffer
+            && let Some(mut events) = object.maps_mut().find(|map| map.name() == EVENTS)
+        {
+            events.set_max_entries(length).map_err(refused("set the length of the buffer"))?;
+        }
+        let mut object = object.load().map_err(refused("load the programs"))?;
         prepare(&|map, key, value| {
-            map_of(object, map).update(key, value, MapFlags::ANY).map_err(refused("write the settings"))
+            map_of(&object, map)?.update(key, value, MapFlags::ANY).map_err(refused("write the settings"))
         })?;
         let mut scheduler = object.maps_mut().find(|map| map.name() == name).expect("the object has the scheduler");
         let link = scheduler.attach_struct_ops().map_err(refused("start the scheduler"))?;
-        let object: &'static Object = object;
         let events = Rc::new(RefCell::new(Vec::new()));
         let waiting = Waiting::new()?;
-        let reported = object.maps().find(|map| map.name() == "events");
+        let reported = object.maps().any(|map| map.name() == EVENTS).then(|| map_of(&object, EVENTS)).transpose()?;
         if let Some(reported) = &reported {
             // Each turn reads all events, so the kernel need not look for others before the next wait.
             waiting.add_edges(reported.as_fd(), 0)?;
         }
         let ring = reported.map(|reported| ring(&reported, Rc::clone(&events))).transpose();
-        Ok(Scheduler {
-            object,
-            endings: map_of(object, "endings"),
-            ring: ring.map_err(refused("open the events"))?,
-            waiting,
-            events,
-            _link: link,
-        })
+        let ring = ring.map_err(refused("open the events"))?;
+        Ok(Scheduler { _link: link, ring, waiting, events, endings: map_of(&object, "endings")?, object })
     }
 
-    pub(crate) fn map(&self, name: &str) -> Map<'static> {
-        map_of(self.object, name)
+    /// Returns a map of the programs.
+    ///
+    /// # Errors
+    /// This process has too many open files.
+    pub(crate) fn map(&self, name: &str) -> Result<MapHandle, Error> {
+        map_of(&self.object, name)
     }
 
-    pub(crate) fn program(&self, name: &str) -> ProgramMut<'static> {
-        self.object.progs_mut().find(|program| program.name() == name).expect("the object has the program")
+    /// Returns the position of a program, for [`Scheduler::program`].
+    pub(crate) fn position(&self, name: &str) -> usize {
+        self.object.progs().position(|program| program.name() == name).expect("the object has the program")
+    }
+
+    pub(crate) fn program(&self, position: usize) -> ProgramMut<'_> {
+        self.object.progs_mut().nth(position).expect("the object has the program")
+    }
+
+    /// Returns the number of events that have found the buffer full.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn lost(&self) -> Result<u64, Error> {
+        let bytes = self.map(LOST)?.lookup(&ZERO, MapFlags::ANY).map_err(refused("read the counts"))?;
+        let lost = bytes.and_then(|bytes| Some(u64::read_from_prefix(&bytes).ok()?.0));
+        Ok(lost.unwrap_or(0))
     }
 
     /// Adds a source of events to those of the scheduler, which have the number 0.
@@ -200,12 +272,13 @@ impl Scheduler {
     }
 }
 
-fn map_of<'obj>(object: &'obj Object, name: &str) -> Map<'obj> {
-    object.maps().find(|map| map.name() == name).expect("the object has the map")
+fn map_of(object: &Object, name: &str) -> Result<MapHandle, Error> {
+    let map = object.maps().find(|map| map.name() == name).expect("the object has the map");
+    MapHandle::try_from(&map).map_err(refused("open a map"))
 }
 
 /// Returns the reader of the events, which appends them to `to`.
-fn ring(events: &Map<'static>, to: Rc<RefCell<Vec<Event>>>) -> libbpf_rs::Result<RingBuffer<'static>> {
+fn ring(events: &MapHandle, to: Rc<RefCell<Vec<Event>>>) -> libbpf_rs::Result<RingBuffer<'static>> {
     let mut builder = RingBufferBuilder::new();
     builder.add(events, move |bytes| {
         to.borrow_mut().extend(Event::from_bytes(bytes));

@@ -6,9 +6,9 @@
 use crate::session::PRIORITY;
 use orders::{Order, Report};
 use sched::{CpuId, Limit, Nanos, Reservation};
-use scx::Error;
 use scx::interface::{EndedPeriods, Event, Kind};
 use scx::native::{Member, NativeEdf, Promise, Reported};
+use scx::{Basis, Error};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -33,15 +33,15 @@ pub(crate) fn run() -> ExitCode {
             say(&Report::Ready);
             match server.serve() {
                 Ok(()) => return ExitCode::SUCCESS,
-                Err(reason) => {
-                    say(&Report::Ended { reason });
+                Err(Stop { reason, begins_again }) => {
+                    say(&Report::Ended { reason, begins_again });
                     1
                 }
             }
         }
         Err(error) => {
             let reason = error.to_string();
-            say(&Report::Ended { reason });
+            say(&Report::Ended { reason, begins_again: false });
             3
         }
     };
@@ -52,6 +52,25 @@ pub(crate) fn run() -> ExitCode {
 fn say(report: &Report) {
     let mut output = std::io::stdout().lock();
     let _ = output.write_all(orders::line(report).as_bytes()).and_then(|()| output.flush());
+}
+
+/// Why the server stops.
+struct Stop {
+    reason: String,
+    /// The kernel has removed the scheduler because a CPU went offline or online.
+    begins_again: bool,
+}
+
+impl From<String> for Stop {
+    fn from(reason: String) -> Stop {
+        Stop { reason, begins_again: false }
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::from(error.to_string())
+    }
 }
 
 struct Server {
@@ -69,7 +88,7 @@ impl Server {
     /// Loads the scheduler, without promises.
     fn load() -> Result<Server, Error> {
         // To load the programs takes long, and real-time threads such as those of the core must not wait for it.
-        let scheduler = NativeEdf::load(Reported::Periods)?;
+        let scheduler = NativeEdf::load(Reported::Periods, Basis::now())?;
         sys::memory::lock()?;
         attributes::prepare();
         let me = sys::thread::current();
@@ -92,20 +111,19 @@ impl Server {
     }
 
     /// Serves until the end of the input.
-    fn serve(&mut self) -> Result<(), String> {
+    fn serve(&mut self) -> Result<(), Stop> {
         let (mut events, mut next) = (Vec::new(), clock::now());
         loop {
-            let said = |error: Error| error.to_string();
-            self.scheduler.wait(next).map_err(said)?;
+            self.scheduler.wait(next)?;
             let _ = self.bell.rings();
             let goes_on = self.obey()?;
             // Unread events would end the next wait at once.
-            self.scheduler.read(&mut events).map_err(said)?;
+            self.scheduler.read(&mut events)?;
             let now = clock::now();
             if now >= next || !goes_on {
                 summed(events.drain(..)).iter().for_each(say);
-                if let Some(ending) = self.scheduler.ending().map_err(said)? {
-                    return Err(ending.text());
+                if let Some(ending) = self.scheduler.ending()? {
+                    return Err(Stop { begins_again: ending.requests_restart(), reason: ending.text() });
                 }
                 next = now.saturating_add(INTERVAL);
             }

@@ -1,13 +1,16 @@
 //! A session of `tactus-scx`, from its options to its summary.
 
 mod native;
+mod repeat;
 mod run;
 
 use crate::options::Options;
 use input::knobs::KnobSetting;
 use input::problem::{Problem, Problems};
+use repeat::repeat;
 use run::{BEAT, Failure, Run, Summary};
 use sched::{Descriptor, Instant, Limit, Nanos, Reservation};
+use scx::Basis;
 use scx::bridge::{Bridge, Mode, Refusal};
 use scx::interface::{BmqCounts, Report};
 use scx::kernel::Kernel;
@@ -28,7 +31,7 @@ const PAUSE_LEAST: Nanos = Nanos::us(20);
 /// Time after the begin of a turn in which the end of the turn counts, for the wait until the next one. Turns take less.
 const SOON: Nanos = Nanos::ms(5);
 
-/// Runs a session. Returns 0 after its end, 1 if the bridge ended or lost events, 2 for wrong options, and 3 if this host
+/// Runs a session. Returns 0 after its end, 1 if the scheduler ended or lost events again and again, 2 for wrong options, and 3 if this host
 /// does not allow it.
 pub(crate) fn run(options: &Options) -> ExitCode {
     match session(options) {
@@ -40,17 +43,22 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             eprintln!("{:?}", problems.report());
             ExitCode::from(2)
         }
+        Err(Failure::Refused(tid, reason)) => {
+            let problem = Problem::new(format!("the promise to thread {tid} does not fit: {reason}"));
+            eprintln!("{:?}", Problems::from(problem).report());
+            ExitCode::from(2)
+        }
         Err(Failure::Kernel(error)) => {
             eprintln!("error: {error}");
             ExitCode::from(3)
         }
-        Err(Failure::Ended(why)) => {
+        Err(Failure::Ended(why) | Failure::CpusChanged(why)) => {
             eprintln!("error: the kernel has removed the scheduler: {why}\n  All threads are in the fair class again.");
             ExitCode::FAILURE
         }
         Err(Failure::Lost(events)) => {
             eprintln!(
-                "error: {events} events were lost, because they came faster than the policy decides\n  All threads are in the fair class again."
+                "error: {events} events were lost again and again, because they came faster than the policy decides\n  All threads are in the fair class again."
             );
             ExitCode::FAILURE
         }
@@ -81,40 +89,43 @@ fn session(options: &Options) -> Result<Summary, Failure> {
         let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
     let run = Run { policy, gangs: gangs(&options.gang, &promises)?, promises, length, stop };
-    if options.native { native::in_kernel(options, &run) } else { in_user_space(options, run) }
+    if options.native { native::in_kernel(options, &run) } else { in_user_space(options, &run) }
 }
 
 /// Runs a policy in this process, which decides for the bridge in the kernel.
-fn in_user_space(options: &Options, run: Run) -> Result<Summary, Failure> {
+fn in_user_space(options: &Options, run: &Run) -> Result<Summary, Failure> {
     if !options.pid.is_empty() && run.promises.is_empty() {
         let problem =
             Problem::new("the threads of the processes would have no promise, and the policy would decide nothing");
         return Err(Problems::from(problem.help("add --promise, or leave --pid out to schedule all threads")).into());
     }
     let settings = options.knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, Problems>>()?;
-    let machine = run.machine(&settings)?;
+    // Wrong knobs are reported before anything changes.
+    run.machine(&settings)?;
     sys::memory::lock()?;
     attributes::prepare();
     let me = sys::thread::current();
     attributes::apply(me, Attributes { policy: Policy::Fifo { priority: PRIORITY }, ..attributes::get(me)? })?;
-    let kernel = Kernel::load(&options.pid, run.is_conserving(&settings)?)?;
     let (mode, what) = match options.pid.is_empty() {
         true => (Mode::All, "all threads"),
         false => (Mode::Promised, "the processes"),
     };
-    eprintln!("{} schedules {what}; Ctrl-C ends it", run.policy.name);
-    let mut bridge = Bridge::new(machine, mode, sys::cpus::online()?, run.promises.clone());
-    let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
-    serve(&kernel, &mut bridge, &run, &mut summary)?;
-    summary.length_ns = clock::now().since(begin).as_ns();
-    summary.promises = bridge.received(clock::now());
-    summary.cpu_ns = clock::thread_time().saturating_sub(used).as_ns();
-    Ok(summary)
+    let mut announcement = Some(format!("{} schedules {what}; Ctrl-C ends it", run.policy.name));
+    repeat(run, |end, summary| {
+        let basis = Basis::now().with_buffer(options.buffer);
+        let (online, machine) = (sys::cpus::online()?, run.machine(&settings)?);
+        let kernel = Kernel::load(&options.pid, run.is_conserving(&settings)?, basis)?;
+        announcement.take().iter().for_each(|text| eprintln!("{text}"));
+        let mut bridge = Bridge::new(machine, mode, online, run.promises.clone());
+        let outcome = serve(&kernel, &mut bridge, run, end, summary);
+        summary.promises = bridge.received();
+        outcome
+    })
 }
 
 /// Passes events and decisions on until the end of the run.
-fn serve(kernel: &Kernel, bridge: &mut Bridge, run: &Run, summary: &mut Summary) -> Result<(), Failure> {
-    let (end, mut events, mut beat) = (run.end(), Vec::new(), Instant::ZERO);
+fn serve(kernel: &Kernel, bridge: &mut Bridge, run: &Run, end: Instant, summary: &mut Summary) -> Result<(), Failure> {
+    let (mut events, mut beat) = (Vec::new(), Instant::ZERO);
     let mut now = clock::now();
     while !run.is_over(end, now) {
         kernel.read(&mut events)?;
@@ -130,7 +141,7 @@ fn serve(kernel: &Kernel, bridge: &mut Bridge, run: &Run, summary: &mut Summary)
             if report.has_ended != 0
                 && let Some(ending) = kernel.ending()?
             {
-                return Err(Failure::Ended(ending.text()));
+                return Err(ending.into());
             }
             note(summary, report)?;
             beat = now.saturating_add(BEAT);
@@ -213,7 +224,13 @@ fn print(options: &Options, summary: &Summary) {
         return;
     }
     let Summary { policy, events, turns, dispatched, absent, fallbacks, threads, .. } = summary;
+    let Summary { lost, resyncs, cpu_changes, .. } = summary;
     let (length, cpu) = (Nanos::ns(summary.length_ns), Nanos::ns(summary.cpu_ns));
+    if cpu_changes + resyncs > 0 || *lost > 0 {
+        println!(
+            "begun again {cpu_changes} times after changes of the CPUs, {resyncs} times after lost events ({lost})"
+        );
+    }
     if let Some(BmqCounts { switches, expired, stolen, rescued }) = summary.bmq {
         println!("{policy} for {length}: {switches} switches, {expired} slices used up");
         println!("{stolen} threads pulled from other CPUs, {rescued} slices for threads that had waited for 8 s");

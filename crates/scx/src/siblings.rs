@@ -22,6 +22,17 @@ pub struct Together {
     pub skew_max_ns: u64,
 }
 
+impl Together {
+    /// Adds another time of the same threads. The skews are then the larger ones.
+    pub fn add(&mut self, other: &Together) {
+        self.any_ns += other.any_ns;
+        self.all_ns += other.all_ns;
+        self.starts += other.starts;
+        self.skew_p99_ns = self.skew_p99_ns.max(other.skew_p99_ns);
+        self.skew_max_ns = self.skew_max_ns.max(other.skew_max_ns);
+    }
+}
+
 /// The threads of a gang.
 #[derive(Clone, Debug)]
 pub struct Siblings {

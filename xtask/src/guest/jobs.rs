@@ -231,6 +231,26 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
     Job {
+        name: "guest-scx-faults",
+        title: "guest-scx-faults: schedulers in the kernel begin again, and promises of a core go on, after each fault",
+        programs: &[TACTUS, TACTUS_SCX, TRIALS],
+        has_peers: false,
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Executed,
+        cpus: 2,
+        tries: 1,
+        suite_rounds: None,
+        is_random: true,
+        limit: |extent| Duration::from_secs(600 + 30 * u64::from(fault_rounds(extent))),
+        words: |extent| {
+            let extent = Extent { rounds: fault_rounds(extent), ..*extent };
+            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus", "--faults"];
+            program.into_iter().map(String::from).chain(extent.words()).collect()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
         name: "guest-scx-bmq",
         title: "guest-scx-bmq: the port of bmq beside EEVDF and FIFO on one CPU: latency, and time for messages",
         programs: &[TACTUS_SCX, TRIALS],
@@ -354,6 +374,11 @@ pub(crate) const JOBS: &[Job] = &[
 /// Returns the number of seconds for which each policy schedules the kernel: one in `cargo xtask test`.
 fn seconds(extent: &Extent) -> u64 {
     if extent.rounds < 50 { 1 } else { 10 }
+}
+
+/// Returns the number of rounds in which the scheduler of a core fails: ten, if no other number is requested.
+fn fault_rounds(extent: &Extent) -> u32 {
+    if extent.rounds == FULL { 10 } else { extent.rounds }
 }
 
 /// Mechanisms that every guest kernel supports.

@@ -2,7 +2,8 @@
 //! the dispatcher, and notes its reports.
 //!
 //! The program is apart from the core because its parts in BPF have another licence. If it ends, hangs with an order, or if the
-//! kernel removes its scheduler, the agents dispatch again. It ends with the core, whose end closes its input.
+//! kernel removes its scheduler, the agents dispatch again. If the reason is a CPU that went offline or online, the program is started
+//! again. It ends with the core, whose end closes its input.
 
 use super::shared::{Shared, at_agent_priority};
 use crate::Explanation;
@@ -42,6 +43,9 @@ const AGAIN: Nanos = Nanos::s(2);
 const STARTS: u32 = 3;
 /// Maximum time without progress while orders are outstanding. The agents dispatch again then.
 const PATIENCE: Nanos = Nanos::ms(100);
+/// The reasons if the kernel has removed the scheduler, and if the program ends without one.
+const REMOVED: &str = "the kernel has removed it";
+const ENDED: &str = "its program has ended";
 /// Maximum time until the program ends with its input. It is killed then.
 const END: Nanos = Nanos::s(1);
 
@@ -53,22 +57,32 @@ pub(super) fn enter() -> Result<()> {
 /// Has the scheduler of `program` dispatch the clients, until it or the daemon ends.
 pub(super) fn serve(shared: &Shared<'_>, program: &Path) -> Result<()> {
     reap_former();
-    for start in 1..=STARTS {
-        let Err(Ended { reason, was_loaded }) = serve_once(shared, program) else { return Ok(()) };
-        if was_loaded || start == STARTS {
-            let what = format!("no scheduler in the kernel dispatches the promises: {}", reason.trim_end());
+    let mut starts = 0;
+    loop {
+        let Err(Ended { reason, was_loaded, begins_again }) = serve_once(shared, program) else { return Ok(()) };
+        let reason = reason.trim_end();
+        starts = if was_loaded { 0 } else { starts + 1 };
+        if was_loaded && !begins_again || starts == STARTS {
+            let what = format!("no scheduler in the kernel dispatches the promises: {reason}");
             shared.warn(Explanation::new(
                 what,
                 "the core dispatches them itself; `tactus doctor` shows what this kernel offers",
             ));
             return Ok(());
         }
+        if begins_again {
+            let what = format!("the kernel has removed the scheduler of the promises: {reason}");
+            shared.warn(Explanation::new(what, "the core dispatches them itself until the scheduler is loaded again"));
+        }
         let again = clock::now().saturating_add(AGAIN);
-        while clock::now() < again && !shared.over.load(Ordering::Acquire) {
+        let is_removed = || fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "disabled");
+        while clock::now() < again && !(begins_again && is_removed()) {
+            if shared.over.load(Ordering::Acquire) {
+                return Ok(());
+            }
             clock::sleep(ORDERS);
         }
     }
-    Ok(())
 }
 
 /// Reaps the programs that a former program of this process has started. They have ended with it.
@@ -86,6 +100,20 @@ fn reap_former() {
 struct Ended {
     reason: String,
     was_loaded: bool,
+    begins_again: bool,
+}
+
+/// Why the scheduler is of no use any longer.
+struct Fault {
+    reason: String,
+    /// The scheduler can be loaded again: a CPU has gone offline or online.
+    begins_again: bool,
+}
+
+impl From<String> for Fault {
+    fn from(reason: String) -> Fault {
+        Fault { reason, begins_again: false }
+    }
 }
 
 fn serve_once(shared: &Shared<'_>, program: &Path) -> std::result::Result<(), Ended> {
@@ -98,21 +126,25 @@ fn serve_once(shared: &Shared<'_>, program: &Path) -> std::result::Result<(), En
         Ok(scheduler) => scheduler,
         Err(error) => {
             let reason = format!("cannot run {}: {error}", program.display());
-            return Err(Ended { reason, was_loaded: false });
+            return Err(Ended { reason, was_loaded: false, begins_again: false });
         }
     };
     let served = pass_on(shared, &mut scheduler);
     // The agents dispatch before the program ends, which may take long.
     let call = at_agent_priority(|| shared.lock().end_in_kernel());
     shared.call(&call);
-    served.map_err(|reason| Ended { reason, was_loaded: scheduler.is_loaded })
+    served.map_err(|fault| {
+        let reported = if fault.reason == REMOVED { scheduler.last_report() } else { None };
+        let Fault { reason, begins_again } = reported.unwrap_or(fault);
+        Ended { reason, was_loaded: scheduler.is_loaded, begins_again }
+    })
 }
 
 /// Passes orders and reports on until the daemon ends.
 ///
 /// # Errors
-/// The reason why the scheduler is of no use any longer.
-fn pass_on(shared: &Shared<'_>, scheduler: &mut Scheduler) -> std::result::Result<(), String> {
+/// The scheduler is of no use any longer.
+fn pass_on(shared: &Shared<'_>, scheduler: &mut Scheduler) -> std::result::Result<(), Fault> {
     let (begin, mut looked) = (clock::now(), Instant::ZERO);
     while !shared.over.load(Ordering::Acquire) {
         scheduler.hear(|report| note(shared, report))?;
@@ -121,8 +153,8 @@ fn pass_on(shared: &Shared<'_>, scheduler: &mut Scheduler) -> std::result::Resul
             let looks = looked.saturating_add(LOOK) <= now;
             looked = if looks { now } else { looked };
             // The program may be stopped.
-            if looks && fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "disabled") {
-                return Err("the kernel has removed it".to_string());
+            if looks && fs::read_to_string(STATE).is_ok_and(|state| state.trim() != "enabled") {
+                return Err(REMOVED.to_string().into());
             }
             let (orders, call) = at_agent_priority(|| {
                 let mut dispatcher = shared.lock();
@@ -133,7 +165,7 @@ fn pass_on(shared: &Shared<'_>, scheduler: &mut Scheduler) -> std::result::Resul
             shared.call(&call);
             scheduler.order(&orders, now)?;
         } else if begin.saturating_add(LOADED) < now {
-            return Err(format!("it is not loaded after {LOADED}"));
+            return Err(format!("it is not loaded after {LOADED}").into());
         }
         scheduler.wait(now.saturating_add(ORDERS)).map_err(|error| error.to_string())?;
     }
@@ -141,7 +173,7 @@ fn pass_on(shared: &Shared<'_>, scheduler: &mut Scheduler) -> std::result::Resul
 }
 
 /// Notes a report of the scheduler.
-fn note(shared: &Shared<'_>, report: Report) -> std::result::Result<(), String> {
+fn note(shared: &Shared<'_>, report: Report) -> std::result::Result<(), Fault> {
     match report {
         Report::Ready => at_agent_priority(|| shared.lock().begin_in_kernel()),
         Report::Periods { promise, due_ns, delivered_ns, throughout, count } => {
@@ -152,8 +184,8 @@ fn note(shared: &Shared<'_>, report: Report) -> std::result::Result<(), String> 
         // The thread may have ended meanwhile.
         Report::Refused { order: Order::Join { tid, .. } | Order::Leave { tid }, .. }
             if thread::status(tid).is_err() => {}
-        Report::Refused { order, reason } => return Err(format!("it refuses an order ({order:?}): {reason}")),
-        Report::Ended { reason } => return Err(reason),
+        Report::Refused { order, reason } => return Err(format!("it refuses an order ({order:?}): {reason}").into()),
+        Report::Ended { reason, begins_again } => return Err(Fault { reason, begins_again }),
         Report::Done { .. } => {}
     }
     Ok(())
@@ -222,14 +254,14 @@ impl Scheduler {
     ///
     /// # Errors
     /// The reason why there are no more.
-    fn hear(&mut self, note: impl Fn(Report) -> std::result::Result<(), String>) -> std::result::Result<(), String> {
+    fn hear(&mut self, note: impl Fn(Report) -> std::result::Result<(), Fault>) -> std::result::Result<(), Fault> {
         let mut buffer = [0; 4096];
         loop {
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Err("its program has ended".to_string()),
+                Ok(0) => return Err(ENDED.to_string().into()),
                 Ok(length) => self.unread.extend(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(error.to_string().into()),
             }
             while let Some(end) = self.unread.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
@@ -242,6 +274,25 @@ impl Scheduler {
                 }
             }
         }
+    }
+}
+
+impl Scheduler {
+    /// Returns what the program reports of the end of its scheduler, which it notices later than the core does. `None`: nothing, in the
+    /// time that the program has to end.
+    fn last_report(&mut self) -> Option<Fault> {
+        let end = clock::now().saturating_add(END);
+        while clock::now() < end {
+            let heard = self.hear(|report| match report {
+                Report::Ended { reason, begins_again } => Err(Fault { reason, begins_again }),
+                _ => Ok(()),
+            });
+            match heard {
+                Ok(()) => self.wait(end).ok()?,
+                Err(fault) => return Some(fault).filter(|fault| fault.reason != ENDED),
+            }
+        }
+        None
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::load::{Load, Probe, hogs};
 use crate::scheduler::Scheduler;
-use crate::{Line, come_and_go, ensure_masks};
+use crate::{Line, come_and_go, masks};
 use anyhow::{Result, ensure};
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sys::affinity;
@@ -31,7 +31,7 @@ pub(crate) fn schedules(line: &Line) -> Result<()> {
     let most = if has_exact_time()? { PROGRESS } else { PROGRESS_IN_HOST_TIME };
     ensure!(longest <= most, "a thread did not run for {longest}");
     equals_and_worse()?;
-    ensure_masks(40)?;
+    masks::ensure_masks(40)?;
     come_and_go(50);
     let summary = scheduler.end()?;
     println!("  {summary}");

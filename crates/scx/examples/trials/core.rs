@@ -15,7 +15,7 @@ use sys::process::Process;
 const BACK: Nanos = Nanos::ms(200);
 
 /// Returns the pid of the running `tactus-scx` that process `parent` has started.
-fn program_of(parent: u32) -> Option<u32> {
+pub(crate) fn program_of(parent: u32) -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.find(|&pid| sys::thread::status(pid).is_ok_and(|it| it.name == "tactus-scx" && is_below(pid, parent)))
@@ -37,6 +37,17 @@ fn is_below(mut pid: u32, ancestor: u32) -> bool {
 pub(crate) struct Core(Child);
 
 impl Core {
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Starts `tactus run` for a process with this promise. Agents dispatch it.
+    pub(crate) fn by_agents(line: &Line, pid: u32, promise: &[&str]) -> Result<Core> {
+        let mut command = Command::new(line.tactus.as_ref().context("the option --tactus is needed")?);
+        command.args(["run", "--json", "--pid", &pid.to_string()]).args(promise);
+        Ok(Core(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?))
+    }
+
     /// Requests the end of the program. Returns its report.
     pub(crate) fn end(&mut self) -> Result<String> {
         let process = Process::open(self.0.id())?;

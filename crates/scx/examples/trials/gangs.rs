@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fuzz::Dice;
 use measure::statistics::{Spread, confidence};
 use sched::{CpuId, Instant, Limit, Nanos, Reservation};
+use scx::Basis;
 use scx::native::{Member, NativeEdf, Promise, Reported};
 use scx::siblings::{Siblings, Together};
 use std::fs;
@@ -169,7 +170,7 @@ pub(crate) fn together(line: &Line) -> Result<()> {
 
 /// Compares gangs with the same promises without a gang, in turns.
 fn compare(line: &Line, vm: &mut Vm) -> Result<()> {
-    let kernel = NativeEdf::load(Reported::Threads)?;
+    let kernel = NativeEdf::load(Reported::Threads, Basis::now())?;
     let mut dice = Dice::new(line.seed);
     let (mut gains, mut rates, mut overlaps) = (Vec::new(), [0, 0], Vec::new());
     for _ in 0..line.compare.max(1) {

@@ -8,11 +8,16 @@
 //! sched_ext.
 
 mod bmq;
+mod canary;
 mod comparison;
 mod core;
+mod core_storm;
 mod gangs;
 mod groups;
+mod hotplug;
 mod load;
+mod lost;
+mod masks;
 mod messaging;
 mod scheduler;
 mod served;
@@ -21,12 +26,14 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use fuzz::Dice;
 use load::{Load, Probe, hogs};
-use sched::{CpuId, CpuSet, Nanos};
+use sched::Nanos;
 use scheduler::{Scheduler, is_loaded, scheduler_ends_within};
+use std::fs;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use sys::attributes::{self, Attributes, Policy};
-use sys::{affinity, clock, thread};
+use sys::process::Process;
+use sys::{clock, thread};
 
 /// Maximum time from a kill or a stop of the user side until the kernel schedules by itself again.
 const GIVEN_BACK: Nanos = Nanos::s(1);
@@ -34,7 +41,7 @@ const GIVEN_BACK: Nanos = Nanos::s(1);
 /// the bridge, and a slice of each hog.
 const PROGRESS: Nanos = Nanos::ms(200);
 
-#[derive(Parser, Debug)]
+#[derive(Parser, Clone, Debug)]
 #[command(about = "Tries tactus-scx on this kernel", version)]
 struct Line {
     /// The command under test
@@ -64,6 +71,9 @@ struct Line {
     /// Run only the checks whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+    /// Run the checks of faults, and no others
+    #[arg(long)]
+    faults: bool,
     /// Run the long measurements, too
     #[arg(long)]
     long: bool,
@@ -88,7 +98,7 @@ const CHECKS: &[Check] = &[
     ("the port of bmq lets no thread wait for long enough that the kernel removes it", bmq::rescue),
     ("the port of bmq schedules the kernel with all its knobs", bmq::variants),
     ("the port of bmq is compared with EEVDF and FIFO, and the bridge with peers", comparison::compare),
-    ("a thread runs only on the CPUs of its changing mask", masks),
+    ("a thread runs only on the CPUs of its changing mask", masks::of_threads),
     ("10,000 short-lived threads come and go", short_lived),
     ("threads have the shares that the fair class gives them in control groups", groups::few),
     ("threads have these shares in more control groups", groups::many),
@@ -96,7 +106,32 @@ const CHECKS: &[Check] = &[
     ("the kernel schedules by itself after the user side is killed or stopped", storm),
 ];
 
+/// Faults, which take minutes. Several need two CPUs, and a time that follows executed instructions: in the time of a busy host,
+/// two virtual CPUs of one emulator would be too slow for the promises.
+const FAULTS: &[Check] = &[
+    ("a user side that is stopped while it loads gives the kernel back", stopped_early),
+    ("a thread runs only on the CPUs of its changing cpuset", masks::of_groups),
+    ("a faulty scheduler is refused if it is loaded second", canary::second),
+    ("a faulty scheduler that forgets a thread is removed", canary::forgets),
+    ("a faulty scheduler that never kicks a CPU is removed, and agents keep a promise", canary::never_kicks),
+    ("a faulty scheduler of a core is removed, and agents keep its promise", canary::of_core),
+    ("lost events: the bridge dispatches, and the session begins again", lost::by_bridge),
+    ("lost events: the port goes on", lost::by_port),
+    ("a CPU goes and comes: the bridge keeps promises", hotplug::bridge),
+    ("a CPU goes and comes: the port of edf keeps promises", hotplug::port),
+    ("a CPU goes and comes: the port of bmq schedules", hotplug::bmq),
+    ("a CPU goes and comes: the promises of a core go on", hotplug::core),
+    ("the promises of a core go on after its tactus-scx is killed or stopped", core_storm::storm),
+];
+
 fn main() -> ExitCode {
+    // A core has started this program as its `tactus-scx`.
+    if std::env::args().nth(1).is_some_and(|option| option == "--serve") {
+        return canary::serve();
+    }
+    if std::env::args().nth(1).is_some_and(|option| option == "--spin") {
+        return core_storm::spin();
+    }
     let line = Line::parse();
     if is_loaded().is_err() {
         println!("this kernel has no sched_ext");
@@ -107,7 +142,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let mut failed = false;
-    for (name, check) in CHECKS.iter().filter(|(name, _)| name.contains(&line.only)) {
+    for (name, check) in if line.faults { FAULTS } else { CHECKS }.iter().filter(|(name, _)| name.contains(&line.only))
+    {
         let begin = clock::now();
         let outcome = check(&line);
         let took = clock::now().since(begin);
@@ -247,34 +283,11 @@ fn refused(line: &Line) -> Result<()> {
 
 fn taken(line: &Line) -> Result<()> {
     let first = Scheduler::start(line, &["--policy", "eevdf"])?;
-    let second = std::process::Command::new(&line.tactus_scx).args(["--policy", "cfs"]).output()?;
+    let second = Command::new(&line.tactus_scx).args(["--policy", "cfs"]).output()?;
     let errors = String::from_utf8_lossy(&second.stderr).into_owned();
     ensure!(second.status.code() == Some(3) && errors.contains("the scheduler tactus_bridge is loaded"), "{errors}");
     ensure!(is_loaded()?, "the first scheduler has ended");
     first.end()?;
-    Ok(())
-}
-
-fn masks(line: &Line) -> Result<()> {
-    let scheduler = Scheduler::start(line, &["--policy", "cfs"])?;
-    let load = Load::start()?;
-    ensure_masks(200)?;
-    load.end()?;
-    scheduler.end()?;
-    Ok(())
-}
-
-/// Changes the mask of a hog again and again, and checks the CPU on which it runs.
-fn ensure_masks(rounds: usize) -> Result<()> {
-    let hog = &hogs(1)?[0].0;
-    let cpus = sys::cpus::online()?.len();
-    for round in 0..rounds {
-        let cpu = CpuId::new(round % cpus);
-        affinity::set(hog.pid(), &CpuSet::one(cpu))?;
-        clock::sleep(Nanos::ms(5));
-        let status = thread::status(hog.pid())?;
-        ensure!(status.cpu == cpu.index(), "round {round}: it is on CPU {}, and may only use {cpu}", status.cpu);
-    }
     Ok(())
 }
 
@@ -295,6 +308,30 @@ fn come_and_go(rounds: u32) {
         let threads: Vec<_> = (0..20).map(|_| std::thread::spawn(|| {})).collect();
         threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
     }
+}
+
+/// The user side is stopped before its first batch: it waits for the kernel, which loads the bridge.
+fn stopped_early(line: &Line) -> Result<()> {
+    let _load = Load::start()?;
+    let mut command = Command::new(&line.tactus_scx);
+    let mut child =
+        command.args(["--policy", "eevdf", "--json"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let end = clock::now().saturating_add(Nanos::s(30));
+    let state = || fs::read_to_string("/sys/kernel/sched_ext/state").unwrap_or_default();
+    while state().trim() == "disabled" && clock::now() < end {
+        clock::sleep(Nanos::us(200));
+    }
+    let (process, found) = (Process::open(child.id())?, state());
+    process.stop()?;
+    while !is_loaded()? && clock::now() < end {
+        clock::sleep(Nanos::ms(1));
+    }
+    let took = scheduler_ends_within(GIVEN_BACK);
+    println!("  stopped while the kernel was {}; given back {took:?} after the end of the loading", found.trim());
+    process.kill()?;
+    child.wait()?;
+    scheduler_ends_within(GIVEN_BACK).context("the scheduler is still loaded")?;
+    took.context("a user side that is stopped before its first batch keeps the kernel").map(drop)
 }
 
 fn storm(line: &Line) -> Result<()> {

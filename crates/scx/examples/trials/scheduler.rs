@@ -22,6 +22,22 @@ pub(crate) fn is_loaded() -> Result<bool> {
     Ok(state.trim() == "enabled")
 }
 
+/// Returns how many schedulers have been loaded since the boot.
+pub(crate) fn loads() -> Result<u64> {
+    let text = fs::read_to_string("/sys/kernel/sched_ext/enable_seq").context("this kernel has no sched_ext")?;
+    Ok(text.trim().parse()?)
+}
+
+/// Waits until another scheduler is loaded than after `before` loads. Returns the time.
+pub(crate) fn wait_for_load(before: u64) -> Result<Nanos> {
+    let begin = clock::now();
+    while loads()? == before || !is_loaded()? {
+        ensure!(clock::now().since(begin) < LOADED, "no scheduler is loaded again");
+        clock::sleep(Nanos::ms(5));
+    }
+    Ok(clock::now().since(begin))
+}
+
 /// Waits until the kernel schedules by itself. Returns the time; `None`: it took longer than `limit`.
 pub(crate) fn scheduler_ends_within(limit: Nanos) -> Option<Nanos> {
     let begin = clock::now();
@@ -65,7 +81,12 @@ impl Scheduler {
     }
 
     /// Requests the end of the program. Returns its summary.
-    pub(crate) fn end(mut self) -> Result<Value> {
+    pub(crate) fn end(self) -> Result<Value> {
+        self.end_with_errors().map(|(summary, _)| summary)
+    }
+
+    /// Requests the end of the program. Returns its summary, and what it has written on standard error.
+    pub(crate) fn end_with_errors(mut self) -> Result<(Value, String)> {
         let process = self.process()?;
         process.terminate()?;
         ensure!(process.ends_within(ENDED), "the program does not end");
@@ -74,7 +95,8 @@ impl Scheduler {
         let mut text = String::new();
         self.child.stdout.take().context("it has an output")?.read_to_string(&mut text)?;
         ensure!(scheduler_ends_within(ENDED).is_some(), "its scheduler is still loaded");
-        serde_json::from_str(&text).with_context(|| format!("its output is no JSON: {text}"))
+        let summary = serde_json::from_str(&text).with_context(|| format!("its output is no JSON: {text}"))?;
+        Ok((summary, self.errors()))
     }
 
     /// Waits for the end of the program. Returns its exit code, and what it has written on standard error.

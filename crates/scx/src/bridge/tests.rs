@@ -130,8 +130,9 @@ fn periods_are_judged_by_the_events_of_the_kernel() {
     scene.turn(&[(7, Kind::Run { cpu: CPU })]);
     scene.pass(Nanos::ms(1));
     scene.turn(&[(7, Kind::Stop)]);
-    let now = scene.now.saturating_add(Nanos::ms(8));
-    let received = scene.bridge.received(now)[&7];
+    scene.pass(Nanos::ms(8));
+    scene.turn(&[]);
+    let received = scene.bridge.received()[&7];
     assert_eq!((received.judged, received.missed, received.delivered_ns), (2, 1, 3_000_000));
 }
 

@@ -1,5 +1,6 @@
 //! Sessions with a port of the policy to BPF, which decides in the kernel.
 
+use super::repeat::repeat;
 use super::run::{BEAT, Failure, Run, Summary};
 use crate::options::Options;
 use input::knobs::KnobSetting;
@@ -7,13 +8,13 @@ use input::problem::{Problem, Problems};
 use orders::PERIOD_MAX;
 use port::Port;
 use sched::{GroupId, GroupParams, Instant, Params, Reservation};
-use scx::Error;
 use scx::bmq::Settings;
 use scx::interface::Kind;
 use scx::native::{Member, NativeBmq, NativeEdf, Promise, Reported};
 use scx::promised::Receipts;
 use scx::siblings::Siblings;
-use std::collections::BTreeMap;
+use scx::{Basis, Error};
+use std::collections::{BTreeMap, BTreeSet};
 use sys::clock;
 
 /// Runs the port of a policy.
@@ -36,7 +37,7 @@ pub(super) fn in_kernel(options: &Options, run: &Run) -> Result<Summary, Failure
                     "leave --knob out, or leave --native out",
                 );
             }
-            edf(run, port)
+            edf(options, run, port)
         }
         "bmq" if !run.promises.is_empty() => {
             refused("the policy bmq keeps no promises".to_string(), "leave --promise out, or use --policy edf")
@@ -52,41 +53,76 @@ pub(super) fn in_kernel(options: &Options, run: &Run) -> Result<Summary, Failure
 /// Schedules all threads by the port of `bmq`. This process only waits.
 fn bmq(options: &Options, run: &Run) -> Result<Summary, Failure> {
     let settings = Settings::from_options(&options.knob)?;
-    let cpus = sys::cpus::online()?.iter().last().map_or(1, |cpu| cpu.index() + 1);
-    let cpus = u32::try_from(cpus).expect("it is at most CPUS_MAX");
-    let kernel = NativeBmq::load(&settings)?;
-    eprintln!("bmq in the kernel schedules all threads; Ctrl-C ends it");
-    let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
-    let end = run.end();
-    while !run.is_over(end, clock::now()) {
-        if let Some(ending) = kernel.ending()? {
-            return Err(Failure::Ended(ending.text()));
-        }
-        clock::sleep_until(clock::now().saturating_add(BEAT).min(end));
-        summary.turns += 1;
-    }
-    summary.length_ns = clock::now().since(begin).as_ns();
-    summary.cpu_ns = clock::thread_time().saturating_sub(used).as_ns();
-    summary.bmq = Some(kernel.counts(cpus)?);
-    Ok(summary)
+    let mut announcement = Some("bmq in the kernel schedules all threads; Ctrl-C ends it");
+    repeat(run, |end, summary| {
+        let basis = Basis::now();
+        let cpus = sys::cpus::online()?.iter().last().map_or(1, |cpu| cpu.index() + 1);
+        let cpus = u32::try_from(cpus).expect("it is at most CPUS_MAX");
+        let kernel = NativeBmq::load(&settings, basis)?;
+        announcement.take().iter().for_each(|text| eprintln!("{text}"));
+        let ending = loop {
+            if run.is_over(end, clock::now()) {
+                break None;
+            }
+            if let Some(ending) = kernel.ending()? {
+                break Some(ending);
+            }
+            clock::sleep_until(clock::now().saturating_add(BEAT).min(end));
+            summary.turns += 1;
+        };
+        summary.bmq = Some(kernel.counts(cpus)?);
+        ending.map_or(Ok(()), |ending| Err(ending.into()))
+    })
 }
 
 /// Keeps promises by the port of `edf` or `gang-edf`. This process admits them, and observes what the threads receive.
-fn edf(run: &Run, port: &Port) -> Result<Summary, Failure> {
-    let promises = admitted(run, port)?;
-    let kernel = NativeEdf::load(Reported::Threads)?;
-    for promise in &promises {
-        kernel.begin(promise)?;
-        kernel.join(&Member { tid: promise.number, promise: promise.number, is_helper: false })?;
+fn edf(options: &Options, run: &Run, port: &Port) -> Result<Summary, Failure> {
+    // A promise that does not fit is an error, and ends with the reason if it does not fit on the CPUs of a later session.
+    let mut is_first = true;
+    repeat(run, |end, summary| {
+        let basis = Basis::now().with_buffer(options.buffer);
+        let promises = if is_first { admitted(run, port, &BTreeSet::new())? } else { still_admitted(run, port)? };
+        let kernel = NativeEdf::load(Reported::Threads, basis)?;
+        for promise in &promises {
+            kernel.begin(promise)?;
+            let joined = kernel.join(&Member { tid: promise.number, promise: promise.number, is_helper: false });
+            if let Err(error) = joined {
+                complain_of(promise.number, &error, is_first)?;
+            }
+        }
+        if std::mem::take(&mut is_first) {
+            eprintln!("{} in the kernel keeps {} promises; Ctrl-C ends it", port.name, promises.len());
+        }
+        summary.threads = promises.len();
+        observe(&kernel, run, &promises, end, summary)
+    })
+}
+
+/// A thread may have ended before a later session.
+fn complain_of(tid: i32, error: &Error, is_first: bool) -> Result<(), Failure> {
+    let problem = format!("cannot promise anything to thread {tid}: {error}");
+    if is_first {
+        return Err(Problems::from(Problem::new(problem)).into());
     }
+    eprintln!("refused: {problem}");
+    Ok(())
+}
+
+/// Observes what the threads receive, until the end of the session.
+fn observe(
+    kernel: &NativeEdf,
+    run: &Run,
+    promises: &[Promise],
+    end: Instant,
+    summary: &mut Summary,
+) -> Result<(), Failure> {
     // The periods of other promises begin with the first wake-ups of their threads.
-    let phases = run.gangs.iter().flatten().map(|&tid| Ok((tid, kernel.period_end(tid)?)));
+    let in_gangs = promises.iter().filter(|promise| promise.gang.is_some());
+    let phases = in_gangs.map(|promise| Ok((promise.number, kernel.period_end(promise.number)?)));
     let phases = phases.collect::<Result<BTreeMap<i32, Instant>, Error>>()?;
     let mut siblings: Vec<Siblings> = run.gangs.iter().cloned().map(Siblings::new).collect();
-    eprintln!("{name} in the kernel keeps {} promises; Ctrl-C ends it", promises.len(), name = port.name);
-    let (begin, used, mut summary) = (clock::now(), clock::thread_time(), run.summary());
-    let (end, mut events, mut receipts) = (run.end(), Vec::new(), Receipts::default());
-    loop {
+    let (begin, mut events, mut receipts) = (clock::now(), Vec::new(), Receipts::default());
+    let ending = loop {
         let (now, is_over) = (clock::now(), run.is_over(end, clock::now()));
         kernel.read(&mut events)?;
         summary.events += events.len() as u64;
@@ -99,20 +135,16 @@ fn edf(run: &Run, port: &Port) -> Result<Summary, Failure> {
             receipts.note(&event);
             siblings.iter_mut().for_each(|siblings| siblings.note(&event));
         }
-        if let Some(ending) = kernel.ending()? {
-            return Err(Failure::Ended(ending.text()));
-        }
-        if is_over {
+        let ending = kernel.ending()?;
+        if is_over || ending.is_some() {
             summary.promises = receipts.received(now);
             summary.gangs = siblings.iter_mut().map(|siblings| siblings.together(now)).collect();
-            break;
+            break ending;
         }
         clock::sleep_until(now.saturating_add(BEAT).min(end));
-    }
-    summary.length_ns = clock::now().since(begin).as_ns();
-    summary.threads = promises.len();
-    summary.cpu_ns = clock::thread_time().saturating_sub(used).as_ns();
-    Ok(summary)
+    };
+    summary.lost = kernel.lost()?;
+    ending.map_or(Ok(()), |ending| Err(ending.into()))
 }
 
 /// Returns a reservation whose first period began at `first`, from the first period on that begins after `loaded`. While the
@@ -123,31 +155,48 @@ fn from_first_whole_period(reservation: Reservation, first: Instant, loaded: Ins
     Reservation { start, ..reservation }
 }
 
-/// Returns the promises with their CPUs, if the policy admits all of them. The number of a promise is the tid of its thread.
-fn admitted(run: &Run, port: &Port) -> Result<Vec<Promise>, Failure> {
+/// Returns the promises that the policy admits on the present CPUs. The others end with the reason, and a gang ends as a whole.
+fn still_admitted(run: &Run, port: &Port) -> Result<Vec<Promise>, Failure> {
+    let mut without = BTreeSet::new();
+    loop {
+        match admitted(run, port, &without) {
+            Err(Failure::Refused(tid, reason)) => {
+                eprintln!("refused: thread {tid}: {reason}");
+                without.insert(tid);
+                without.extend(run.gangs.iter().filter(|gang| gang.contains(&tid)).flatten());
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Returns the promises with their CPUs, without those to the threads of `without`, if the policy admits all. The number of a
+/// promise is the tid of its thread.
+fn admitted(run: &Run, port: &Port, without: &BTreeSet<i32>) -> Result<Vec<Promise>, Failure> {
     let knobs = port.knobs.iter().map(|(name, value)| format!("{name}={value}").parse());
     let mut machine = run.machine(&knobs.collect::<Result<Vec<KnobSetting>, Problems>>()?)?;
+    let online = sys::cpus::online()?;
     let mut promises = Vec::new();
     let is_gang = GroupParams { gang: true, ..GroupParams::default() };
     let mut gangs = BTreeMap::new();
-    for gang in &run.gangs {
+    for gang in run.gangs.iter().filter(|gang| !without.contains(&gang[0])) {
         let group = machine.create_group(Instant::ZERO, is_gang, GroupId::ROOT);
         let group = group.map_err(|refused| Problems::from(Problem::new(refused.to_string())))?;
         gangs.extend(gang.iter().map(|tid| (*tid, (group, gang[0]))));
     }
-    for (&tid, &reservation) in &run.promises {
+    for (&tid, &reservation) in run.promises.iter().filter(|(tid, _)| !without.contains(tid)) {
         if reservation.period > PERIOD_MAX {
             let problem = Problem::new(format!("the period {} of thread {tid} is too long", reservation.period));
             let most = format!("use a period of at most {}, or leave --native out", PERIOD_MAX);
             return Err(Problems::from(problem.help(most)).into());
         }
-        let affinity = sys::affinity::get(tid.unsigned_abs())?;
+        let refused = |reason: String| Failure::Refused(tid, reason);
+        let affinity = sys::affinity::get(tid.unsigned_abs()).map_err(|error| refused(error.to_string()))?;
         let (group, gang) = gangs.get(&tid).copied().unzip();
         let group = group.unwrap_or(GroupId::ROOT);
-        let params = Params { reservation: Some(reservation), affinity, group, ..Params::default() };
-        let entity = machine.attach(Instant::ZERO, params).map_err(|refused| {
-            Problems::from(Problem::new(format!("the promise to thread {tid} does not fit: {refused}")))
-        })?;
+        let params =
+            Params { reservation: Some(reservation), affinity: affinity.and(&online), group, ..Params::default() };
+        let entity = machine.attach(Instant::ZERO, params).map_err(|why| refused(why.to_string()))?;
         let cpu = machine.allowed(entity).first().unwrap_or_default();
         promises.push(Promise { number: tid, reservation, cpu, gang });
     }

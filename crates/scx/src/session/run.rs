@@ -4,7 +4,7 @@ use input::knobs::{KnobSetting, apply_knobs};
 use input::problem::{Problem, Problems};
 use sched::{Conserving, Descriptor, Instant, Kicks, LoadBounds, Machine, Nanos, Reservation, Topology};
 use scx::Error;
-use scx::interface::BmqCounts;
+use scx::interface::{BmqCounts, Ending};
 use scx::promised::Received;
 use scx::siblings::Together;
 use serde::Serialize;
@@ -31,6 +31,11 @@ pub(super) struct Summary {
     pub(super) absent: u64,
     /// Number of times that the bridge dispatched by itself because the user side was late.
     pub(super) fallbacks: u32,
+    /// Number of events that found the buffer full.
+    pub(super) lost: u64,
+    /// Number of times that the session began again after such events, and because a CPU had gone offline or online.
+    pub(super) resyncs: u32,
+    pub(super) cpu_changes: u32,
     /// Maximum number of managed threads.
     pub(super) threads: usize,
     /// What the threads with promises have received, by tid.
@@ -43,14 +48,49 @@ pub(super) struct Summary {
     pub(super) bmq: Option<BmqCounts>,
 }
 
+impl Summary {
+    /// Adds what another session has done, in another time.
+    pub(super) fn add(&mut self, other: &Summary) {
+        self.events += other.events;
+        self.turns += other.turns;
+        self.dispatched += other.dispatched;
+        self.absent += other.absent;
+        self.fallbacks += other.fallbacks;
+        self.lost += other.lost;
+        self.threads = self.threads.max(other.threads);
+        for (tid, received) in &other.promises {
+            self.promises.entry(*tid).or_default().add(received);
+        }
+        for gang in &other.gangs {
+            match self.gangs.iter_mut().find(|it| it.tids == gang.tids) {
+                Some(it) => it.add(gang),
+                None => self.gangs.push(gang.clone()),
+            }
+        }
+        if let Some(counts) = &other.bmq {
+            self.bmq.get_or_insert_default().add(counts);
+        }
+    }
+}
+
 /// Why a session has ended with an error.
 pub(super) enum Failure {
     Input(Problems),
     Kernel(Error),
+    /// The promise to this thread does not fit, for this reason.
+    Refused(i32, String),
     /// The kernel has removed the bridge.
     Ended(String),
+    /// A CPU has gone offline or online, for the reason that the kernel states.
+    CpusChanged(String),
     /// Events were lost.
     Lost(u64),
+}
+
+impl From<Ending> for Failure {
+    fn from(ending: Ending) -> Failure {
+        if ending.requests_restart() { Failure::CpusChanged(ending.text()) } else { Failure::Ended(ending.text()) }
+    }
 }
 
 impl From<Problems> for Failure {

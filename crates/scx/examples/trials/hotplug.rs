@@ -126,7 +126,7 @@ pub(crate) fn core(line: &Line) -> Result<()> {
         println!("  left out: two CPUs and the option --tactus are needed");
         return Ok(());
     }
-    let (hogs, switch) = (hogs(5)?, Switch);
+    let (hogs, switch) = (hogs(3)?, Switch);
     affinity::set(hogs[0].0.pid(), &CpuSet::one(CpuId::new(CPU)))?;
     let mut core = core::start(line, hogs[0].0.pid(), &["--slice", "5ms", "--period", "10ms"])?;
     for is_online in [false, true] {

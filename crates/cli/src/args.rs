@@ -2,6 +2,7 @@
 
 use crate::certs_args::Certs;
 use crate::core_args::Core;
+use crate::live_load::LiveLoad;
 use crate::raising::Raising;
 use crate::scx::Scx;
 use crate::service_args::{
@@ -137,6 +138,9 @@ pub(crate) enum Command {
     /// (internal) Workload of live experiments: reads a track of a CD, and prints the elapsed nanoseconds
     #[command(hide = true)]
     ReadCd(ReadCd),
+    /// (internal) Workload of live experiments with a scheduler in the kernel
+    #[command(hide = true)]
+    LiveLoad(LiveLoad),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -175,7 +179,7 @@ pub(crate) struct Sim {
     #[arg(long, requires = "json", help_heading = "Task sets")]
     pub(crate) jobs: bool,
 
-    /// The policy, in place of the scenario's; several policies are compared. scx:edf and scx:gang-edf are ports for sched_ext
+    /// The policy, in place of the scenario's; several policies are compared. scx:bmq, scx:edf and scx:gang-edf are ports for sched_ext
     #[arg(long, value_name = "P[,P...]", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Set a knob of the policy; see `tactus policies NAME`
@@ -514,6 +518,12 @@ pub(crate) struct LabRun {
     /// Run the live experiments, with real processes on this host; needs the privileges of `tactus run`
     #[arg(long, conflicts_with = "threads")]
     pub(crate) live: bool,
+    /// With --live: run nothing, and take the values from the output of `--live --json` on another machine
+    #[arg(long, value_name = "FILE", requires = "live", conflicts_with_all = ["smoke", "seeds", "full", "note"])]
+    pub(crate) measured: Option<PathBuf>,
+    /// With --live: addition to the description of the machine
+    #[arg(long, value_name = "TEXT", requires = "live")]
+    pub(crate) note: Option<String>,
     /// Write measured.json and RESULT.md of each paper; without --live and --robust, requires all experiments (--robust: write robust.json and RESULT.md)
     #[arg(long, conflicts_with = "full")]
     pub(crate) record: bool,

@@ -4,6 +4,7 @@ mod bar;
 mod evidence;
 mod host;
 mod judged;
+mod kernel_scheduler;
 mod live;
 mod varied;
 

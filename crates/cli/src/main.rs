@@ -13,6 +13,7 @@ mod doctor;
 mod experiments;
 mod failure;
 mod ftrace;
+mod live_load;
 mod man_pages;
 mod measurement;
 mod output;
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     // A worker or launcher of a live run has nothing to clean up, so no handler is installed.
-    if !matches!(cli.command, Some(Command::Work(_) | Command::Launch(_) | Command::ReadCd(_))) {
+    if !matches!(cli.command, Some(Command::Work(_) | Command::Launch(_) | Command::ReadCd(_) | Command::LiveLoad(_))) {
         output::clean_up_when_interrupted()?;
     }
     match cli.command {
@@ -121,6 +122,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Work(args)) => process::work(&args)?,
         Some(Command::Launch(args)) => process::launch(&args)?,
         Some(Command::ReadCd(args)) => process::read_cd(&args)?,
+        Some(Command::LiveLoad(args)) => live_load::run(&args)?,
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);

@@ -17,8 +17,11 @@ use std::collections::BTreeMap;
 pub const AXIS: &str = "mechanism";
 
 /// The values of the axis [`AXIS`]: the values of `tactus run --mechanism`; `quota`, a cap of the promised share, by the
-/// kernel's bandwidth control; and `kernel`, only the kernel's scheduler, without promises.
-pub const MECHANISMS: [&str; 6] = ["auto", "inherit", "fifo", "deadline", "quota", "kernel"];
+/// kernel's bandwidth control; `kernel`, only the kernel's scheduler, without promises; and [`BMQ`].
+pub const MECHANISMS: [&str; 7] = ["auto", "inherit", "fifo", "deadline", "quota", "kernel", BMQ];
+
+/// The value of the axis [`AXIS`] with which the port of `bmq` schedules all threads of the kernel, without promises.
+pub const BMQ: &str = "bmq";
 
 /// Name of the measurement of stolen CPU time, which every live run has. Unit: parts per million of the CPUs.
 pub const STEAL: &str = "steal_ppm";

@@ -65,6 +65,20 @@ impl Archive {
         self.entry(entry.set_mode_file_type(ModeFileType::Regular), bytes)
     }
 
+    /// Adds the file `from` as `to`, or the files of the directory `from`, and those of its directories, below `to`.
+    pub(crate) fn tree(&mut self, from: &Path, to: &str) -> Result<()> {
+        let unreadable = || format!("cannot read {}", from.display());
+        if !from.is_dir() {
+            return self.file(to, 0o644, &fs::read(from).with_context(unreadable)?);
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(from).with_context(unreadable)? {
+            names.push(entry.with_context(unreadable)?.file_name());
+        }
+        names.sort();
+        names.iter().try_for_each(|name| self.tree(&from.join(name), &format!("{to}/{}", name.to_string_lossy())))
+    }
+
     fn folder(&mut self, path: &Path) -> Result<()> {
         if !self.there.insert(path.to_path_buf()) {
             return Ok(());

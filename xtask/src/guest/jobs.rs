@@ -4,6 +4,7 @@ use super::boot::{Ran, System, Time};
 use super::kernel::Kernel;
 use super::peers;
 use crate::program::{MICRO_VM, OPERATOR, PROMISES, Program, SHARES, STORM, TACTUS, TACTUS_SCX, TRIALS};
+use crate::root::root;
 use clap::Args;
 use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -57,6 +58,8 @@ pub(crate) struct Job {
     pub(crate) programs: &'static [Program],
     /// Whether the job has the [schedulers of other projects](super::peers).
     pub(crate) has_peers: bool,
+    /// Entries of the directory `papers` that are in `/papers` of the guest.
+    pub(crate) papers: &'static [&'static str],
     pub(crate) system: System,
     /// Whether the job starts virtual machines with KVM.
     pub(crate) is_hypervisor: bool,
@@ -84,6 +87,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-doctor: the report of `tactus doctor` in a guest kernel",
         programs: &[TACTUS],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Host,
@@ -100,6 +104,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-storm: all threads are restored after any part of Tactus is killed or stopped",
         programs: &[TACTUS, STORM],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -119,6 +124,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-shares: weights and caps in control groups of version 2 are set and restored",
         programs: &[TACTUS, SHARES],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -135,6 +141,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-vms: virtual machines under KVM are restored after any part of Tactus is killed or stopped",
         programs: &[TACTUS, STORM, MICRO_VM],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: true,
         time: Time::Executed,
@@ -154,6 +161,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-hotplug: promises are kept or end with a reason while a CPU is offline",
         programs: &[TACTUS, STORM],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -173,6 +181,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-calls: all threads are restored after a system call of the core fails",
         programs: &[TACTUS, STORM],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -192,6 +201,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-scx: every policy schedules a kernel through sched_ext, and the kernel schedules again after each fault",
         programs: &[TACTUS_SCX, TRIALS],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         // The virtual CPUs of a guest whose time follows instructions share one clock: a decision that one of them makes
@@ -214,6 +224,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-scx-one: sched_ext on one CPU, in time that follows instructions: promises down to 100 us in 200 us",
         programs: &[TACTUS, TACTUS_SCX, TRIALS],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -252,9 +263,10 @@ pub(crate) const JOBS: &[Job] = &[
     },
     Job {
         name: "guest-scx-bmq",
-        title: "guest-scx-bmq: the port of bmq beside EEVDF and FIFO on one CPU: latency, and time for messages",
-        programs: &[TACTUS_SCX, TRIALS],
+        title: "guest-scx-bmq: the port of bmq beside EEVDF and FIFO on one CPU: latency, time for messages, and dropped frames",
+        programs: &[TACTUS, TACTUS_SCX, TRIALS],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -264,7 +276,7 @@ pub(crate) const JOBS: &[Job] = &[
         is_random: false,
         limit: |_| Duration::from_secs(900),
         words: |_| {
-            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx"];
+            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus"];
             [&program[..], &["--only", "the port of bmq", "--compare", "1"]]
                 .concat()
                 .into_iter()
@@ -274,10 +286,32 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
     Job {
+        name: "guest-scx-claims",
+        title: "guest-scx-claims: the live claims E1 and E2: messages, and frames of a player, under the port of bmq and EEVDF",
+        programs: &[TACTUS, TACTUS_SCX],
+        has_peers: false,
+        papers: &["rules.toml", "bmq"],
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Executed,
+        cpus: 1,
+        tries: 1,
+        suite_rounds: None,
+        is_random: false,
+        limit: |_| Duration::from_secs(3_600),
+        words: |_| {
+            let run = "/bin/tactus lab run E1 E2 --live --json --papers /papers --results /results --note";
+            let note = "emulated by QEMU, with time by executed instructions of 2 ns each";
+            run.split(' ').chain([note]).map(String::from).collect()
+        },
+        judge: claims,
+    },
+    Job {
         name: "guest-scx-peers",
         title: "guest-scx-peers: the bridge and the port of bmq beside EEVDF, FIFO, scx_rlfifo and scx_bpfland on one CPU",
         programs: &[TACTUS_SCX, TRIALS],
         has_peers: true,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -299,6 +333,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-scx-gang: the vCPUs of a virtual machine run together on busy CPUs, and their work takes less time",
         programs: &[TACTUS, TACTUS_SCX, TRIALS, MICRO_VM],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: true,
         time: Time::Executed,
@@ -319,6 +354,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-scx-shares: threads have the shares of the fair class in control groups, and 10,000 groups come and go",
         programs: &[TACTUS_SCX, TRIALS],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -338,6 +374,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-scx-rivals: misses and cost of SCHED_DEADLINE, of the agents, and of a scheduler in the kernel",
         programs: &[TACTUS, TACTUS_SCX, PROMISES],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,
@@ -358,6 +395,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-debian: the package and the operator's page in Debian, with systemd and VMs of libvirt",
         programs: &[OPERATOR],
         has_peers: false,
+        papers: &[],
         system: System::Debian,
         is_hypervisor: false,
         time: Time::Executed,
@@ -408,6 +446,27 @@ fn doctor(kernel: &Kernel, ran: &Ran) -> Result<(), String> {
     expect("the number of classes whose timers were measured", &classes.into(), 2.into());
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
+
+/// Keeps the values of the live claims that the guest has measured, for `tactus lab run E1 E2 --live --measured FILE --record`.
+fn claims(_: &Kernel, ran: &Ran) -> Result<(), String> {
+    let wrong = |why: String| format!("its output is no list of verdicts: {why}");
+    let begin =
+        ran.output.lines().position(|line| line.starts_with('[')).ok_or_else(|| wrong("no JSON".to_string()))?;
+    let text: String = ran.output.lines().skip(begin).flat_map(|line| [line, "\n"]).collect();
+    let found: Value = serde_json::from_str(&text).map_err(|why| wrong(why.to_string()))?;
+    let ids = found.as_array().into_iter().flatten().flat_map(|paper| paper["verdicts"].as_array()).flatten();
+    let ids: Vec<&str> = ids.filter_map(|verdict| verdict["id"].as_str()).collect();
+    if ids != ["E1", "E2"] {
+        return Err(wrong(format!("it is about {ids:?}")));
+    }
+    let file = root().join(CLAIMS);
+    std::fs::write(&file, text).map_err(|why| format!("cannot write {}: {why}", file.display()))?;
+    println!("      next: tactus lab run E1 E2 --live --measured {CLAIMS} --record");
+    Ok(())
+}
+
+/// The values of the last run of `guest-scx-claims`.
+const CLAIMS: &str = "target/guest/claims.json";
 
 #[cfg(test)]
 mod tests {

@@ -191,6 +191,9 @@ fn prepare(job: &Job, kernel: &Kernel, extent: &Extent, folder: &Path) -> Result
             archive.program(&path, &format!("/bin/{name}"))?;
         }
     }
+    for name in job.papers {
+        archive.tree(&root().join("papers").join(name), &format!("/papers/{name}"))?;
+    }
     let words = (job.words)(extent).join("\n");
     archive.file("/job", 0o644, words.as_bytes())?;
     if job.is_hypervisor {

@@ -1,5 +1,6 @@
 //! [`ThisHost`]: runs the scenarios of live experiments with real processes.
 
+use super::kernel_scheduler::KernelScheduler;
 use crate::failure::{Failure, explained};
 use crate::output;
 use crate::raising::Raising;
@@ -11,7 +12,7 @@ use crate::run::terms::RunTerms;
 use clap::ValueEnum;
 use daemon::guardian::this_program;
 use daemon::host_profile::{self, HostProfile};
-use lab::live::{Host, LiveFailure, LiveProcess, LiveRun};
+use lab::live::{BMQ, Host, LiveFailure, LiveProcess, LiveRun};
 use scenario::Scenario;
 use sched::{Instant, Nanos};
 use sys::clock;
@@ -29,11 +30,11 @@ pub(super) struct ThisHost {
 }
 
 impl ThisHost {
-    /// Describes this host.
+    /// Describes this host, with `note` at the end.
     ///
     /// # Errors
     /// The host lacks `/proc`.
-    pub(super) fn new() -> Result<ThisHost, Failure> {
+    pub(super) fn new(note: Option<&str>) -> Result<ThisHost, Failure> {
         let unknown = |error: sys::Error| crate::failure::refused(&error.into());
         let host = HostProfile::read().map_err(unknown)?;
         let model = sys::cpus::model();
@@ -43,12 +44,19 @@ impl ThisHost {
         };
         let ticks = host.kernel.tick_rate.map_or(String::new(), |rate| format!(", {rate} ticks per second"));
         let program = lab::store::hash_of(this_program())?;
-        Ok(ThisHost { program, machine: format!("{cpus} ({model}), Linux {}{ticks}", host.kernel.release) })
+        let note = note.map_or(String::new(), |note| format!(", {note}"));
+        Ok(ThisHost { program, machine: format!("{cpus} ({model}), Linux {}{ticks}{note}", host.kernel.release) })
     }
 
     fn play(plan: &Plan, terms: &RunTerms, mechanism: &str) -> Result<Played, Failure> {
         if mechanism == "kernel" {
             return play(None, plan, "");
+        }
+        if mechanism == BMQ {
+            let scheduler = KernelScheduler::start(BMQ)?;
+            let played = play(None, plan, "")?;
+            scheduler.end()?;
+            return Ok(played);
         }
         crate::run::keep(plan, terms)
     }
@@ -83,7 +91,7 @@ impl Host for ThisHost {
         (plan.is_observed, plan.is_monitored) = (true, true);
         plan.run_as_this_program("tactus");
         match mechanism {
-            "kernel" => plan.without_promises(),
+            "kernel" | BMQ => plan.without_promises(),
             "quota" => plan.promises_as_caps(),
             _ => {}
         }

@@ -7,12 +7,16 @@ use crate::args::LabRun;
 use crate::claims::named;
 use crate::failure::{Failure, usage};
 use crate::output::{self, keep};
+use anyhow::Context;
 use lab::experiment::shown;
 use lab::judge::judge;
 use lab::results::RECORDED;
 use lab::store::{self, Store};
 use lab::suite::Stage;
 use lab::{Paper, Results, Suite};
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
@@ -28,13 +32,51 @@ pub(super) fn play(args: &LabRun) -> Result<ExitCode, Failure> {
         first_seed: None,
     };
     suite.check()?;
-    let host = ThisHost::new()?;
-    let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
-    let results = watched(|bar| suite.play(&store, Stage::Host(&host), bar))?;
+    let results = match &args.measured {
+        Some(file) => elsewhere(&suite, file)?,
+        None => {
+            let host = ThisHost::new(args.note.as_deref())?;
+            let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
+            watched(|bar| suite.play(&store, Stage::Host(&host), bar))?
+        }
+    };
     match args.smoke {
         true => beside_record(&suite, &results),
         false => report(&papers, &suite, results, args),
     }
+}
+
+/// The values of a paper in the output of `--live --json`.
+#[derive(Deserialize)]
+struct Measured {
+    paper: String,
+    measured: Results,
+}
+
+/// Reads what `--live --json` has printed on another machine. Returns the values of the experiments of `suite`.
+fn elsewhere(suite: &Suite<'_>, file: &Path) -> Result<Vec<Results>, Failure> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let invalid = |why: String| {
+        usage(
+            format!("{}: {why}", file.display()),
+            "use the output of `tactus lab run CLAIM --live --json` of this version",
+        )
+    };
+    let mut all: Vec<Measured> = serde_json::from_str(&text).map_err(|why| invalid(why.to_string()))?;
+    let mut results = Vec::new();
+    for paper in suite.papers {
+        let of = all.iter_mut().find(|of| of.paper == paper.key).map(|of| std::mem::take(&mut of.measured));
+        let of = of.unwrap_or_default();
+        for experiment in suite.experiments(paper) {
+            let points = experiment.points(suite.extent);
+            let rows = of.experiments.get(&experiment.name);
+            if !rows.is_some_and(|rows| rows.iter().map(|row| &row.point).eq(&points)) {
+                return Err(invalid(format!("it lacks the points of {}", experiment.name)));
+            }
+        }
+        results.push(of);
+    }
+    Ok(results)
 }
 
 /// Prints the measurements of the smoke set beside the recorded measurements. Two live runs never agree exactly.

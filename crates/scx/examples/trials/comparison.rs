@@ -14,7 +14,7 @@ use sys::clock::{self, Beats};
 
 /// A scheduler that is compared.
 #[derive(Clone, Debug)]
-enum Rival {
+pub(crate) enum Rival {
     /// The kernel's own.
     Kernel,
     /// The port of `bmq`.
@@ -28,7 +28,7 @@ enum Rival {
 }
 
 /// A scheduler that is loaded, until the value is dropped.
-enum Loaded {
+pub(crate) enum Loaded {
     Nothing,
     Ours(Scheduler),
     Fifo(Fifo),
@@ -41,7 +41,7 @@ const IN_USER_SPACE: &str = "scx_rlfifo";
 const BRIDGE_MOST_PERCENT: u64 = 130;
 
 impl Rival {
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Rival::Kernel => "EEVDF",
             Rival::Bmq => "bmq",
@@ -51,7 +51,7 @@ impl Rival {
         }
     }
 
-    fn load(&self, line: &Line) -> Result<Loaded> {
+    pub(crate) fn load(&self, line: &Line) -> Result<Loaded> {
         Ok(match self {
             Rival::Kernel => Loaded::Nothing,
             Rival::Bmq => Loaded::Ours(Scheduler::start(line, &bmq::NATIVE)?),
@@ -63,7 +63,7 @@ impl Rival {
 }
 
 impl Loaded {
-    fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         match self {
             Loaded::Nothing => return Ok(()),
             Loaded::Ours(scheduler) => drop(scheduler.end()?),

@@ -12,6 +12,7 @@ mod canary;
 mod comparison;
 mod core;
 mod core_storm;
+mod frames;
 mod gangs;
 mod groups;
 mod hotplug;
@@ -98,6 +99,10 @@ const CHECKS: &[Check] = &[
     ("the port of bmq lets no thread wait for long enough that the kernel removes it", bmq::rescue),
     ("the port of bmq schedules the kernel with all its knobs", bmq::variants),
     ("the port of bmq is compared with EEVDF and FIFO, and the bridge with peers", comparison::compare),
+    (
+        "the frames that a player drops under the port of bmq are compared with those under EEVDF and FIFO",
+        frames::compare,
+    ),
     ("a thread runs only on the CPUs of its changing mask", masks::of_threads),
     ("10,000 short-lived threads come and go", short_lived),
     ("threads have the shares that the fair class gives them in control groups", groups::few),

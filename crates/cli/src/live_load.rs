@@ -195,12 +195,14 @@ fn send(args: &Messages) -> Result<(), Failure> {
         threads.extend(group(args.loops, &gate).context("cannot open the pipes")?);
     }
     gate.wait();
+    // The other threads wait for this one. Later, others may run before this thread reads the clock.
     let begin = clock::now();
+    gate.wait();
     join(threads);
     Ok(print(&format!("{}\n", clock::now().since(begin).as_ns()))?)
 }
 
-/// Starts the threads of a group. They wait at `gate`.
+/// Starts the threads of a group. They wait at `gate` twice: until all are there, and for the start.
 fn group(loops: u64, gate: &Arc<Barrier>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let pipes = (0..EACH).map(|_| pipe()).collect::<std::io::Result<Vec<(PipeReader, PipeWriter)>>>()?;
     let (outlets, inlets): (Vec<_>, Vec<_>) = pipes.into_iter().unzip();
@@ -208,6 +210,7 @@ fn group(loops: u64, gate: &Arc<Barrier>) -> std::io::Result<Vec<JoinHandle<()>>
     let receivers = outlets.into_iter().map(|mut outlet| {
         let gate = Arc::clone(gate);
         spawn(move || {
+            gate.wait();
             gate.wait();
             let mut message = [0; MESSAGE];
             for _ in 0..loops * EACH {
@@ -218,6 +221,7 @@ fn group(loops: u64, gate: &Arc<Barrier>) -> std::io::Result<Vec<JoinHandle<()>>
     let senders = (0..EACH).map(|_| {
         let (gate, inlets) = (Arc::clone(gate), Arc::clone(&inlets));
         spawn(move || {
+            gate.wait();
             gate.wait();
             for _ in 0..loops {
                 for mut inlet in inlets.iter() {

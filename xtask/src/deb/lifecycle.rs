@@ -209,4 +209,27 @@ mod tests {
         let (_place, root) = empty();
         check(&root, &first, &second).unwrap();
     }
+
+    #[test]
+    fn the_package_of_the_scheduler_has_the_program_and_the_drop_in_and_needs_that_of_the_service() {
+        if let Err(reason) = component::cargo_deb().map(drop).and_then(|()| component::systemd()) {
+            return eprintln!("SKIPPED: {reason}");
+        }
+        let programs = Programs::stand_in().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let package = programs.pack_scheduler(Target { version: "0.0.1", folder: folder.path() }).unwrap();
+        let field = |name: &str| output(Command::new("dpkg-deb").arg("--field").arg(&package.path).arg(name)).unwrap();
+        assert!(field("Depends").split(", ").any(|name| name == "tactus"), "{}", field("Depends"));
+        let (_place, root) = empty();
+        root.install(&package).unwrap();
+        let installed = root.dpkg(&["--listfiles", "tactus-scx"]).unwrap();
+        for file in ["usr/bin/tactus-scx", "usr/share/tactus-scx/sched-ext.conf", "usr/share/doc/tactus-scx/copyright"]
+        {
+            assert!(root.has(file) && installed.lines().any(|line| line == format!("/{file}")), "{installed}");
+        }
+        let licence = fs::read_to_string(root.path().join("usr/share/doc/tactus-scx/copyright")).unwrap();
+        assert!(licence.contains("GPL-2.0-only") && !licence.contains("MIT"), "{licence}");
+        root.dpkg(&["--purge", "tactus-scx"]).unwrap();
+        assert!(!root.has("usr/bin/tactus-scx"));
+    }
 }

@@ -7,7 +7,7 @@ mod units;
 
 use crate::component;
 use crate::page;
-use crate::program::TACTUS;
+use crate::program::{TACTUS, TACTUS_SCX};
 use crate::root::{done, root};
 use anyhow::Result;
 use clap::Args;
@@ -22,7 +22,10 @@ pub(crate) struct Deb {
     /// Check the package: lintian, and installation, upgrade, removal and purge in a root file system of Debian.
     #[arg(long)]
     check: bool,
-    /// Profile of cargo in which `tactus` is built.
+    /// Make the package tactus-scx, too, which needs clang and libelf.
+    #[arg(long)]
+    scx: bool,
+    /// Profile of cargo in which the programs are built.
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
     /// Suite of Debian for the check.
@@ -30,13 +33,19 @@ pub(crate) struct Deb {
     suite: String,
 }
 
-/// Makes the package in target/debian.
+/// Makes the packages in target/debian.
 pub(crate) fn run(deb: &Deb) -> Result<ExitCode> {
     page::build()?;
     let programs = Programs::of(&TACTUS.build_in(&deb.profile)?)?;
     let folder = root().join("target/debian");
     let package = programs.pack(Target { version: env!("CARGO_PKG_VERSION"), folder: &folder })?;
     println!("{}: {:.1} MB", shown(&package), megabytes(&package)?);
+    if deb.scx {
+        component::bpf().map_err(anyhow::Error::msg)?;
+        programs.add_scheduler(&TACTUS_SCX.build_in(&deb.profile)?)?;
+        let package = programs.pack_scheduler(Target { version: env!("CARGO_PKG_VERSION"), folder: &folder })?;
+        println!("{}: {:.1} MB", shown(&package), megabytes(&package)?);
+    }
     if deb.check {
         check(&programs, &package, &deb.suite)?;
     }

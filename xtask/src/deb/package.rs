@@ -52,16 +52,35 @@ impl Programs {
         Ok(Programs { folder })
     }
 
-    /// Makes the package with cargo-deb.
-    pub(super) fn pack(&self, Target { version, folder }: Target<'_>) -> Result<Package> {
+    /// Adds `program`, a build of `tactus-scx`, which has a package and a licence of its own.
+    pub(super) fn add_scheduler(&self, program: &Path) -> Result<()> {
+        done(Command::new("objcopy").arg("--strip-unneeded").arg(program).arg(self.folder.join("tactus-scx")))
+    }
+
+    /// Makes the package of the service with cargo-deb.
+    pub(super) fn pack(&self, target: Target<'_>) -> Result<Package> {
+        self.pack_crate(("cli", "tactus", "changelog"), target)
+    }
+
+    /// Makes the package of `tactus-scx` with cargo-deb.
+    pub(super) fn pack_scheduler(&self, target: Target<'_>) -> Result<Package> {
+        self.pack_crate(("scx", "tactus-scx", "changelog-scx"), target)
+    }
+
+    /// Makes the package `name` of a crate, whose manifest names this file with the changelog.
+    fn pack_crate(
+        &self,
+        (manifest, name, history): (&str, &str, &str),
+        Target { version, folder }: Target<'_>,
+    ) -> Result<Package> {
         let cargo_deb = component::cargo_deb().map_err(anyhow::Error::msg)?;
         let version = format!("{}-1", version);
-        fs::write(self.folder.join("changelog"), changelog(&version, &date()?))?;
-        let path = folder.join(format!("tactus_{version}_{}.deb", architecture()?));
+        fs::write(self.folder.join(history), changelog(name, &version, &date()?))?;
+        let path = folder.join(format!("{name}_{version}_{}.deb", architecture()?));
         let mut pack = Command::new(cargo_deb);
         pack.args([
             "--package",
-            "cli",
+            manifest,
             "--no-build",
             "--no-strip",
             "--compress-system",
@@ -87,17 +106,17 @@ impl Programs {
         let folder = root().join(FOLDER);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("man"))?;
-        for name in ["tactus", "man/tactus.1", "tactus.bash", "tactus.zsh", "tactus.fish"] {
+        for name in ["tactus", "tactus-scx", "man/tactus.1", "tactus.bash", "tactus.zsh", "tactus.fish"] {
             fs::write(folder.join(name), "#!/bin/sh\n")?;
         }
         Ok(Programs { folder })
     }
 }
 
-/// Returns the changelog in Debian's format (deb-changelog(5)) with an entry for `version`.
-fn changelog(version: &str, date: &str) -> String {
+/// Returns the changelog of the package `name` in Debian's format (deb-changelog(5)) with an entry for `version`.
+fn changelog(name: &str, version: &str, date: &str) -> String {
     let maintainer = "The Tactus developers <tactus@users.noreply.github.com>";
-    format!("tactus ({version}) unstable; urgency=medium\n\n  * Version {version}.\n\n -- {maintainer}  {date}\n")
+    format!("{name} ({version}) unstable; urgency=medium\n\n  * Version {version}.\n\n -- {maintainer}  {date}\n")
 }
 
 /// Returns the date of the commit as in a changelog.
@@ -132,7 +151,7 @@ mod tests {
     fn the_changelog_of_the_package_is_one_of_debian() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("changelog");
-        fs::write(&file, changelog("1.2-1", "Fri, 27 Nov 2026 19:49:20 +0000")).unwrap();
+        fs::write(&file, changelog("tactus", "1.2-1", "Fri, 27 Nov 2026 19:49:20 +0000")).unwrap();
         let mut parse = Command::new("dpkg-parsechangelog");
         match parse.args(["--show-field", "Version", "--file"]).arg(&file).output() {
             Ok(parsed) => assert_eq!(String::from_utf8_lossy(&parsed.stdout).trim(), "1.2-1"),

@@ -74,6 +74,32 @@ fn the_sandboxes_of_the_units_are_as_tight_as_promised() {
     assert_eq!(exposure("no rating"), None);
 }
 
+/// Returns the unit of the core with the drop-in of the package tactus-scx.
+fn core_with_scheduler() -> String {
+    let drop_in = fs::read_to_string(root().join("packaging/scx/sched-ext.conf")).unwrap();
+    let (_, settings) = drop_in.split_once("[Service]\n").unwrap();
+    unit("tactus-core.service").replace("\n[Install]\n", &format!("\n{settings}\n[Install]\n"))
+}
+
+#[test]
+fn the_drop_in_of_the_scheduler_adds_an_option_a_capability_and_a_system_call() {
+    let (unit, with) = (unit("tactus-core.service"), core_with_scheduler());
+    let start = unit.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
+    assert!(start.ends_with(" $TACTUS_CORE_OPTIONS") && !start.contains("--sched-ext"), "{start}");
+    let last = |text: &str| text.lines().rfind(|line| line.starts_with("Environment=")).map(str::to_string);
+    assert_eq!(last(&unit).as_deref(), Some("Environment=TACTUS_CORE_OPTIONS="));
+    assert_eq!(last(&with).as_deref(), Some("Environment=TACTUS_CORE_OPTIONS=--sched-ext"));
+    // Without the drop-in, the core may not load programs in BPF.
+    assert!(!unit.contains("CAP_BPF") && !unit.lines().any(|line| line == "SystemCallFilter=bpf"), "{unit}");
+    if let Err(reason) = component::systemd() {
+        return eprintln!("SKIPPED: {reason}");
+    }
+    assert_eq!(verify(&[("tactus-core.service", with.clone())]), "");
+    let (less, more) = (security("tactus-core.service", unit), security("tactus-core.service", with));
+    println!("tactus-core.service: {less} tenths, {more} with the drop-in");
+    assert!(less <= more && more <= less + 2, "{less} and {more} tenths");
+}
+
 #[test]
 fn systemd_accepts_the_units_and_the_user() {
     if let Err(reason) = component::systemd() {

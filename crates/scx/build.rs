@@ -12,7 +12,7 @@ const COMPILERS: [&str; 5] = ["clang", "clang-21", "clang-20", "clang-19", "clan
 const VERSION_LEAST: u32 = 17;
 
 /// The ports; each has a program.
-const PORTS: [&str; 1] = ["edf"];
+const PORTS: [&str; 2] = ["bmq", "edf"];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");

@@ -5,15 +5,18 @@
 //! kernel (`crates/scx/bpf/shim`). The maps of a port are global, so each policy is a process. [`PortPolicy`] tells the process what
 //! happens, in lines of text, and carries out what it answers.
 
+mod bmq;
 mod policy;
 mod process;
 mod source;
 
+pub use bmq::BmqSettings;
 pub use policy::PortPolicy;
 pub use process::{Process, StartError};
 pub use source::PortSource;
 
 use sched::{Conserving, KnobError, Knobs, LoadBounds, Nanos};
+use zerocopy::IntoBytes;
 
 /// A policy with a port.
 #[derive(Clone, Copy)]
@@ -23,8 +26,10 @@ pub struct Port {
     pub name: &'static str,
     /// Name of the program: policies with common rules have one.
     pub program: &'static str,
-    /// The knobs of the policy whose rules the port has. The others have their defaults.
+    /// The knobs of the policy whose rules the port has: words of choices, and numbers. The others have their defaults.
     pub knobs: &'static [(&'static str, &'static str)],
+    /// The settings of the port for knobs of the policy; `None`: it has none.
+    pub settings: Option<fn(&Knobs) -> Vec<u8>>,
     /// The promises that the port keeps; `None`: it ignores reservations.
     pub promises: Option<Promises>,
     /// Which waiting entities an idle CPU finds. Law 11.
@@ -45,6 +50,7 @@ pub const EDF: Port = Port {
     name: "edf",
     program: "edf",
     knobs: &[("placement", "partitioned"), ("rest", "renew")],
+    settings: None,
     promises: Some(Promises { period_max: orders::PERIOD_MAX, has_gangs: false }),
     conserving: edf_conserving,
 };
@@ -57,8 +63,26 @@ pub const GANG_EDF: Port = Port {
     ..EDF
 };
 
+/// `bmq` in the kernel. Its ticks are those of the kernel, which the shim does not have.
+pub const BMQ: Port = Port {
+    name: "bmq",
+    program: "bmq",
+    knobs: &[("tick", "0"), ("deadline-is-fifo", "0")],
+    settings: Some(|knobs| BmqSettings::new(knobs).as_bytes().to_vec()),
+    promises: None,
+    conserving: bmq_conserving,
+};
+
 /// Every port, in alphabetical order of name.
-pub const PORTS: &[&Port] = &[&EDF, &GANG_EDF];
+pub const PORTS: &[&Port] = &[&BMQ, &EDF, &GANG_EDF];
+
+/// A CPU that becomes idle pulls threads from half of a queue, and skips those that must not run on it.
+fn bmq_conserving(load: &LoadBounds<'_>) -> Conserving {
+    match load.has_affinity && load.host.cpus > 1 {
+        true => Conserving::Never,
+        false => Conserving::Global { slack: Nanos::ZERO },
+    }
+}
 
 /// A thread whose slice is used up competes on all CPUs, and waits for its own CPU in the next period. Without such threads,
 /// an idle CPU finds every thread.
@@ -86,7 +110,10 @@ impl Port {
     pub fn policy_knobs(&self) -> Result<Knobs, KnobError> {
         let mut knobs = policies::find(self.name).expect("a port has the name of a policy").defaults();
         for (name, word) in self.knobs {
-            knobs.set_word(name, word)?;
+            match word.parse() {
+                Ok(number) => knobs.set(name, number)?,
+                Err(_) => knobs.set_word(name, word)?,
+            }
         }
         Ok(knobs)
     }

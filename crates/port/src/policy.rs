@@ -139,6 +139,11 @@ impl PortPolicy {
             shown: RefCell::new(BTreeMap::new()),
         };
         policy.tell(format_args!("cpus {}", host.cpus));
+        if let Some(settings) = port.settings {
+            let bytes = settings(&port.policy_knobs().expect("the policy has these knobs"));
+            let bytes: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            policy.tell(format_args!("settings {bytes}"));
+        }
         Ok(policy)
     }
 
@@ -233,10 +238,11 @@ impl PortPolicy {
     }
 
     fn add(&mut self, thread: &Thread, cx: &mut Cx<'_>) {
-        let Thread { tid, params, attached, .. } = thread;
+        let Thread { tid, params, attached, is_new, .. } = thread;
+        let is_fork = u8::from(*is_new);
         let (weight, nice) = (cgroup_weight(params), params.weight.nearest_nice() + 20);
         let (policy, mask) = (scheduling_policy(params.class), mask(&params.affinity, cx.topology()));
-        self.apply(cx, format_args!("new {} {tid} {weight} {nice} {policy} {mask}", attached.as_ns()));
+        self.apply(cx, format_args!("new {} {tid} {weight} {nice} {policy} {mask} {is_fork}", attached.as_ns()));
     }
 
     /// Returns the group of the admission machine for the gang of these parameters; `None`: they are in no gang.
@@ -351,7 +357,8 @@ impl Policy for PortPolicy {
         }
         let tid = self.tid(e);
         if cgroup_weight(&params) != cgroup_weight(old) {
-            self.apply(cx, format_args!("weight {} {tid} {}", now.as_ns(), cgroup_weight(&params)));
+            let nice = params.weight.nearest_nice() + 20;
+            self.apply(cx, format_args!("weight {} {tid} {} {nice}", now.as_ns(), cgroup_weight(&params)));
         }
         if params.affinity != old.affinity {
             let mask = mask(&params.affinity, cx.topology());

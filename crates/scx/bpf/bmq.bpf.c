@@ -22,6 +22,8 @@
  *   near, as for the Rust policy in tactus-scx. Running threads are not moved to idle cores, for the same reason.
  * - The most urgent level of another CPU is that of its running thread, which is better than those that wait, but for an instant.
  * - A thread that cannot migrate at the moment is not preempted by a better level: the kernel lets it run at once.
+ * - A thread that sleeps while the scheduler is loaded keeps its boost at its first wake-up, however long it has slept. So does a thread
+ *   that waits and sleeps without running, which no thread of a kernel does.
  * - A CPU may become idle while a thread wakes for a busy CPU. The waking CPU therefore wakes an idle CPU that may run the thread.
  * - A thread that has waited for WAIT_MOST_NS runs for the rest of its slice ahead of all levels. BMQ lets it wait without limit, but
  *   the kernel removes a scheduler with a thread that does not run for 30 s, and kernel threads would wait, too.
@@ -171,6 +173,9 @@ void BPF_PROG(bmq_running, struct task_struct *p)
 	if (!thread || !cpu)
 		return;
 	thread->since = now;
+	/* A thread that runs while its attributes change is not enqueued: it runs on. */
+	if (thread->has_left && !cannot_migrate(p))
+		thread->is_changing = true;
 	if (!thread->is_changing) {
 		thread->switched = now;
 		thread->account.last_ran = now;
@@ -178,6 +183,8 @@ void BPF_PROG(bmq_running, struct task_struct *p)
 	}
 	/* The kernel does not enqueue a thread that cannot migrate through this program. */
 	thread->has_left = thread->is_changing = false;
+	if (thread->home != at)
+		take_place(thread, cpu, at);
 	cpu->tid = p->pid;
 	cpu->next = 0;
 	begin_slice(thread, cpu, now);

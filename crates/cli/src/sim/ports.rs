@@ -91,7 +91,7 @@ mod tests {
         let other = refusal("edf", "/bin/false");
         assert!(other.contains("/bin/false has no port `edf`: the program ends at once; build it anew"), "{other}");
         let unknown = refusal("bfq", "/bin/false");
-        assert_eq!(unknown, "there is no port `bfq`; use scx:edf or scx:gang-edf");
+        assert_eq!(unknown, "there is no port `bfq`; use scx:bmq or scx:edf or scx:gang-edf");
     }
 
     #[test]

@@ -201,7 +201,7 @@ static void migrate(struct task *task)
 }
 
 /* set_user_nice() and __set_cpus_allowed_ptr(): the thread leaves the queues and comes back. */
-void core_change(struct task *task, const u32 *weight, const struct cpumask *mask)
+void core_change(struct task *task, const u32 *weight, s32 nice, const struct cpumask *mask)
 {
 	bool was_queued = is_queued(task), runs = was_queued && is_current(task);
 
@@ -209,6 +209,7 @@ void core_change(struct task *task, const u32 *weight, const struct cpumask *mas
 		dequeue(task, DEQUEUE_SAVE);
 	if (weight) {
 		task->p.scx.weight = *weight;
+		task->p.static_prio = 120 + nice;
 		if (ops()->set_weight)
 			ops()->set_weight(&task->p, *weight);
 	}
@@ -395,10 +396,10 @@ s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags, 
 /* ---- Threads ---- */
 
 /* Adds a thread that sleeps. */
-void core_new(s32 tid, u32 weight, s32 nice, u32 policy, const struct cpumask *mask)
+void core_new(s32 tid, u32 weight, s32 nice, u32 policy, const struct cpumask *mask, bool is_fork)
 {
 	struct task *task = calloc(1, sizeof(*task));
-	struct scx_init_task_args args = { .fork = true };
+	struct scx_init_task_args args = { .fork = is_fork };
 
 	if (!task)
 		shim_fail("no memory");

@@ -5,15 +5,17 @@
  *
  *   hello                        the answer is the name of the port
  *   cpus N                       the machine
+ *   settings BYTES               before the start: the settings of the port, in hexadecimal
  *   promise TID SLICE PERIOD HARD CPU GANG   before the start; GANG: a thread of the gang, itself if it is the first; 0: none
  *   start NOW                    init()
- *   new NOW TID WEIGHT NICE POLICY MASK   a thread that sleeps; WEIGHT: 100 is normal
+ *   new NOW TID WEIGHT NICE POLICY MASK FORK   a thread that sleeps; WEIGHT: 100 is normal; NICE: plus 20; FORK: 1 for a new child, 0
+ *                                for a thread that was there before the port
  *   end NOW TID                  a thread that sleeps ends
  *   wake NOW CPU TID FLAGS       CPU: that of the waking thread
  *   block NOW TID                a thread is not runnable any longer
  *   yield NOW CPU TID            the thread of a CPU yields, to TID; 0: to any thread
  *   mask NOW TID MASK            a new mask
- *   weight NOW TID WEIGHT        a new weight
+ *   weight NOW TID WEIGHT NICE   a new weight and nice value; NICE as in `new`
  *   timers NOW CPU               the timers of a CPU that are due
  *   pick NOW CPU                 the CPU picks a thread
  *   show TID                     the state of the promise
@@ -112,15 +114,37 @@ static void add_promise(void)
 	shim_port->promise(tid, slice, period, is_hard, cpu, number());
 }
 
+/* A nice value, plus 20. */
+static s32 nice_value(void)
+{
+	return (s32)number() - 20;
+}
+
+static void read_settings(void)
+{
+	const char *word = strtok(0, " \n");
+	u8 *to = shim_port->settings;
+
+	if (!word || strlen(word) != 2 * shim_port->settings_size)
+		shim_fail("the settings of this port have %u bytes", shim_port->settings_size);
+	for (u32 at = 0; at < shim_port->settings_size; at++) {
+		char byte[3] = { word[2 * at], word[2 * at + 1] }, *end;
+
+		to[at] = strtoul(byte, &end, 16);
+		if (*end)
+			shim_fail("%s is no byte", byte);
+	}
+}
+
 static void add_thread(void)
 {
 	s32 tid = number();
 	u32 weight = number();
-	s32 nice = (s32)number() - 20;
+	s32 nice = nice_value();
 	u32 policy = number();
 	struct cpumask allowed = mask();
 
-	core_new(tid, weight, nice, policy, &allowed);
+	core_new(tid, weight, nice, policy, &allowed, number());
 	if (shim_port->born)
 		shim_port->born(tid);
 }
@@ -168,10 +192,10 @@ static void change(const char *what)
 	shim_cpu = task->cpu;
 	if (!strcmp(what, "mask")) {
 		allowed = mask();
-		core_change(task, 0, &allowed);
+		core_change(task, 0, 0, &allowed);
 	} else {
 		weight = number();
-		core_change(task, &weight, 0);
+		core_change(task, &weight, nice_value(), 0);
 	}
 }
 
@@ -233,6 +257,8 @@ int main(int count, char **args)
 			shim_reply("%s", shim_port->name);
 		else if (!strcmp(what, "cpus"))
 			shim_cpus = number();
+		else if (!strcmp(what, "settings"))
+			read_settings();
 		else if (!strcmp(what, "promise"))
 			add_promise();
 		else if (!strcmp(what, "show"))

@@ -166,6 +166,9 @@ void *shim_task_storage(void *map, u32 value_size, struct task_struct *p, u64 fl
 	struct task *task = task_of(p);
 	struct storage *it;
 
+	/* The current thread of an idle CPU, which has no storage here. */
+	if (!p)
+		return 0;
 	for (it = task->storage; it; it = it->next)
 		if (it->map == map)
 			return it->value;

@@ -216,6 +216,15 @@ bool scx_bpf_dsq_move_to_local(u64 dsq_id)
 	return consume(shim_rq(shim_cpu), shim_cpu, queue);
 }
 
+struct task_struct *scx_bpf_dsq_peek(u64 dsq_id)
+{
+	struct queue *queue = queue_user(dsq_id);
+
+	if (!queue)
+		shim_fail("there is no queue 0x%llx", dsq_id);
+	return queue->first ? &queue->first->p : 0;
+}
+
 s32 scx_bpf_dsq_nr_queued(u64 dsq_id)
 {
 	struct queue *queue = queue_user(dsq_id);
@@ -237,6 +246,8 @@ struct iterator {
 	/* Threads that come later are skipped. */
 	u32 seq;
 	bool sets_slice, sets_vtime;
+	/* From the last thread to the first. */
+	bool is_reverse;
 };
 
 _Static_assert(sizeof(struct iterator) <= sizeof(struct bpf_iter_scx_dsq), "an iterator fits");
@@ -250,11 +261,16 @@ int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags)
 {
 	struct queue *queue = queue_user(dsq_id);
 
-	*iterator_of(it) = (struct iterator){ .queue = queue };
+	*iterator_of(it) = (struct iterator){ .queue = queue, .is_reverse = flags & SCX_DSQ_ITER_REV };
 	if (!queue)
 		return -2; /* ENOENT */
 	iterator_of(it)->seq = queue->seq;
 	return 0;
+}
+
+static struct task *next_of(const struct iterator *it, const struct task *task)
+{
+	return it->is_reverse ? task->before : task->after;
 }
 
 struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *handle)
@@ -264,9 +280,9 @@ struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *handle)
 
 	if (!it->queue)
 		return 0;
-	task = it->last ? it->last->after : it->queue->first;
+	task = it->last ? next_of(it, it->last) : it->is_reverse ? it->queue->last : it->queue->first;
 	while (task && (s32)(task->seq - it->seq) > 0)
-		task = task->after;
+		task = next_of(it, task);
 	it->last = task;
 	return task ? &task->p : 0;
 }
@@ -301,7 +317,7 @@ static bool move(struct iterator *it, struct task *task, u64 dsq_id, u64 flags)
 	if (cpu_of(to) >= 0 && !task_allowed(task, cpu_of(to)))
 		shim_fail("thread %d may not run on CPU %d", task->p.pid, cpu_of(to));
 	if (it->last == task)
-		it->last = task->before;
+		it->last = it->is_reverse ? task->after : task->before;
 	if (sets_vtime)
 		task->p.scx.dsq_vtime = it->vtime;
 	if (sets_slice)

@@ -82,6 +82,9 @@ struct port {
 	struct sched_ext_ops *ops;
 	/* The queue of threads that may not run until they are moved; 0: none. */
 	u64 held;
+	/* The settings, and their size; null: the port has none. */
+	void *settings;
+	u32 settings_size;
 	/* Adds a promise, before the start; null: the port keeps none. */
 	void (*promise)(s32 tid, u64 slice, u64 period, bool is_hard, s32 cpu, s32 gang);
 	/* A thread has come; null: nothing follows. */
@@ -117,12 +120,13 @@ extern struct task *task_find(s32 tid);
 extern bool task_allowed(const struct task *task, s32 cpu);
 extern void resched(s32 cpu);
 extern void core_init(u32 cpus);
-extern void core_new(s32 tid, u32 weight, s32 nice, u32 policy, const struct cpumask *mask);
+extern void core_new(s32 tid, u32 weight, s32 nice, u32 policy, const struct cpumask *mask, bool is_fork);
 extern void core_remove(struct task *task);
 extern void core_wake(struct task *task, u64 flags);
 extern void core_block(struct task *task);
 extern bool core_yield(s32 cpu, struct task *to);
-extern void core_change(struct task *task, const u32 *weight, const struct cpumask *mask);
+/* Changes the weight and the nice value, or the mask. */
+extern void core_change(struct task *task, const u32 *weight, s32 nice, const struct cpumask *mask);
 extern struct task *core_pick(s32 cpu);
 extern void core_kicks(void);
 

@@ -8,7 +8,6 @@ use input::problem::{Problem, Problems};
 use orders::PERIOD_MAX;
 use port::Port;
 use sched::{GroupId, GroupParams, Instant, Params, Reservation};
-use scx::bmq::Settings;
 use scx::interface::Kind;
 use scx::native::{Member, NativeBmq, NativeEdf, Promise, Reported};
 use scx::promised::Receipts;
@@ -52,7 +51,7 @@ pub(super) fn in_kernel(options: &Options, run: &Run) -> Result<Summary, Failure
 
 /// Schedules all threads by the port of `bmq`. This process only waits.
 fn bmq(options: &Options, run: &Run) -> Result<Summary, Failure> {
-    let settings = Settings::from_options(&options.knob)?;
+    let settings = scx::bmq::settings(&options.knob)?;
     let mut announcement = Some("bmq in the kernel schedules all threads; Ctrl-C ends it");
     repeat(run, |end, summary| {
         let basis = Basis::now();

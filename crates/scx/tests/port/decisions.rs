@@ -6,87 +6,19 @@
 //! while no promised thread with a slice is runnable on the CPU.
 
 use crate::program::{Program, SCX_EDF, SEED, only_seed, seeds};
+use crate::side::Side;
 use fuzz::Dice;
 use port::Port;
 use sched::{
-    Action, Alarm, CpuId, CpuSet, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Machine, Nanos, Params,
-    Policy, Reservation, State, Topology, Wake, Weight,
+    CpuId, CpuSet, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Reservation, State, Topology, Wake,
+    Weight,
 };
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Number of seeds, and of steps of each.
 const SEEDS: u64 = 40;
 const STEPS: u32 = 400;
-
-/// A machine with its pending alarms.
-struct Side {
-    machine: Machine,
-    alarms: BTreeMap<Alarm, Instant>,
-    /// The end of the last period whose slice a thread gave up by a yield.
-    given_up: BTreeMap<EntityId, Instant>,
-}
-
-impl Side {
-    fn new(policy: Box<dyn Policy>, alarms: sched::AlarmSlots, host: Topology) -> Side {
-        Side {
-            machine: Machine::new(policy, alarms, host, Kicks::Immediate),
-            alarms: BTreeMap::new(),
-            given_up: BTreeMap::new(),
-        }
-    }
-
-    fn settle(&mut self, now: Instant) {
-        for action in self.machine.settle(now) {
-            match *action {
-                Action::SetAlarm { alarm, at, .. } => drop(self.alarms.insert(alarm, at)),
-                Action::ClearAlarm { alarm } => drop(self.alarms.remove(&alarm)),
-                _ => {}
-            }
-        }
-    }
-
-    /// Reports the ends of slices and the alarms that are due.
-    fn deliver(&mut self, now: Instant) {
-        for cpu in self.machine.topology().iter() {
-            if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= now {
-                self.machine.input(now, Input::Expire { cpu });
-            }
-        }
-        let due: Vec<Alarm> = self.alarms.iter().filter(|(_, at)| **at <= now).map(|(alarm, _)| *alarm).collect();
-        for alarm in due {
-            self.alarms.remove(&alarm);
-            self.machine.input(now, Input::Alarm { alarm });
-        }
-        self.settle(now);
-    }
-
-    /// Returns the next instant at which something is due.
-    fn next(&self) -> Instant {
-        let ends = self.machine.topology().iter().map(|cpu| self.machine.until(cpu));
-        ends.chain(self.alarms.values().copied()).min().unwrap_or(Instant::NEVER)
-    }
-
-    /// Returns whether `e` has a slice left in its period, as of the last charge.
-    fn is_ahead(&self, e: EntityId) -> bool {
-        let promise = self.machine.promise(e).filter(|promise| promise.remaining > 0);
-        promise.is_some_and(|promise| self.given_up.get(&e) != Some(&promise.deadline))
-    }
-
-    /// Lets the thread of `cpu` give up its slice.
-    fn yields(&mut self, cpu: CpuId, now: Instant) {
-        let e = self.machine.running(cpu).expect("it yields");
-        let promise = self.machine.promise(e).expect("it has a slice");
-        self.given_up.insert(e, promise.deadline);
-        self.machine.input(now, Input::Yield { cpu });
-    }
-
-    /// Returns the promised thread with a slice that runs on `cpu`.
-    fn ahead_on(&self, cpu: CpuId) -> Option<EntityId> {
-        self.machine.running(cpu).filter(|&e| self.is_ahead(e))
-    }
-}
 
 /// Both machines on one trace.
 struct Pair {

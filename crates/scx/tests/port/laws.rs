@@ -1,6 +1,6 @@
 //! The laws, checked by the machine and the auditor in the runs of the fuzzer.
 
-use crate::program::{Program, SCX_EDF, SCX_GANG_EDF, SEED, only_seed, seeds};
+use crate::program::{Program, SCX_BMQ, SCX_EDF, SCX_GANG_EDF, SEED, only_seed, seeds};
 use fuzz::Options;
 use sched::Descriptor;
 
@@ -8,7 +8,8 @@ use sched::Descriptor;
 const SEEDS: u64 = 6;
 
 fn hold(port: &'static Descriptor, cpus: usize, test: &str) {
-    let Some(program) = Program::edf(None) else { return };
+    let program = if port.name == SCX_BMQ.name { Program::bmq(None) } else { Program::edf(None) };
+    let Some(program) = program else { return };
     program.select();
     let first = 1_000 * cpus as u64;
     let mut inputs = 0;
@@ -51,5 +52,12 @@ fn the_port_keeps_the_laws_on_16_cpus() {
 fn the_port_keeps_the_laws_with_gangs() {
     for cpus in [1, 2, 4] {
         hold(&SCX_GANG_EDF, cpus, "with_gangs");
+    }
+}
+
+#[test]
+fn the_port_of_bmq_keeps_the_laws() {
+    for cpus in [1, 2, 4] {
+        hold(&SCX_BMQ, cpus, "of_bmq_keeps");
     }
 }

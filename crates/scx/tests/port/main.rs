@@ -3,6 +3,7 @@
 //!
 //! The tests compile the ports, which needs a C compiler. Without one, they print `SKIPPED`.
 
+mod bmq;
 #[path = "../../compile.rs"]
 mod compile;
 mod decisions;
@@ -11,3 +12,4 @@ mod host;
 mod laws;
 mod program;
 mod rivals;
+mod side;

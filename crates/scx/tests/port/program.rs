@@ -50,6 +50,15 @@ thread_local! {
 impl Program {
     /// Compiles the program of `edf` and `gang-edf`, or a rival of it. `None`: there is no C compiler.
     pub(crate) fn edf(rival: Option<&Rival>) -> Option<Program> {
+        Program::of(port::EDF.program, rival)
+    }
+
+    /// Compiles the program of `bmq`, or a rival of it. `None`: there is no C compiler.
+    pub(crate) fn bmq(rival: Option<&Rival>) -> Option<Program> {
+        Program::of(port::BMQ.program, rival)
+    }
+
+    fn of(program: &str, rival: Option<&Rival>) -> Option<Program> {
         let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
         let folder = tempfile::tempdir().unwrap();
         let bpf = match rival {
@@ -65,7 +74,7 @@ impl Program {
         };
         let path = folder.path().join("port");
         let options: &[&str] = if rival.is_some() { &RIVAL_OPTIONS } else { &OPTIONS };
-        let Ok(status) = compile(&bpf, "edf", options, &path) else {
+        let Ok(status) = compile(&bpf, program, options, &path) else {
             eprintln!("SKIPPED: there is no C compiler (cc)");
             return None;
         };
@@ -127,5 +136,13 @@ pub(crate) static SCX_GANG_EDF: Descriptor = Descriptor {
     name: "scx:gang-edf",
     guarantees: Guarantees { gang_periods: true, ..Guarantees::NOTHING },
     build: |host: &Topology, _: &Knobs| build(&port::GANG_EDF, host),
+    ..SCX_EDF
+};
+
+/// The port `bmq` for the fuzzer.
+pub(crate) static SCX_BMQ: Descriptor = Descriptor {
+    name: "scx:bmq",
+    conserving: |load: &LoadBounds<'_>| (port::BMQ.conserving)(load),
+    build: |host: &Topology, _: &Knobs| build(&port::BMQ, host),
     ..SCX_EDF
 };

@@ -99,7 +99,7 @@ const CASES: [Case; 11] = [
             to: "",
         },
         law: None,
-        decision: Some("waits, and"),
+        decision: Some("with a slice"),
     },
     Case {
         rival: Rival {

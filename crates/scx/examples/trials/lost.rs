@@ -52,7 +52,11 @@ pub(crate) fn by_bridge(line: &Line) -> Result<()> {
     let summary = scheduler.end()?;
     println!("  longest pause {longest}, {messages} messages, hogs {times:?}, {summary}");
     ensure!(summary["lost"].as_u64().is_some_and(|lost| lost > 0), "no event was lost: {summary}");
-    ensure!(summary["resyncs"] == STOPS, "the session has not begun again {STOPS} times: {summary}");
+    // So small a buffer may also be full while the bridge is loaded.
+    ensure!(
+        summary["resyncs"].as_u64().is_some_and(|count| count >= STOPS),
+        "fewer than {STOPS} new sessions: {summary}"
+    );
     ensure!(longest <= PAUSE_MOST, "a thread did not run for {longest}");
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::program::{Program, Rival, SCX_EDF};
 use fuzz::Options;
 
 /// Maximum number of seeds until a check catches a rival.
-const SEEDS_MOST: u64 = 20;
+const SEEDS_MOST: u64 = 100;
 /// Number of steps of a comparison.
 const STEPS: u32 = 400;
 

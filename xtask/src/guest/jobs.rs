@@ -246,6 +246,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-scx-faults: schedulers in the kernel begin again, and promises of a core go on, after each fault",
         programs: &[TACTUS, TACTUS_SCX, TRIALS],
         has_peers: false,
+        papers: &[],
         system: System::Archive,
         is_hypervisor: false,
         time: Time::Executed,

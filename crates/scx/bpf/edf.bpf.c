@@ -139,7 +139,7 @@ void BPF_PROG(edf_disable, struct task_struct *p)
 
 	if (!promise || !thread)
 		return;
-	count_blocked(promise, thread, now);
+	count_blocked(thread->promise, promise, thread, now);
 	if (is_reported(REPORT_THREADS))
 		report(p, EVENT_DETACH, -1, 0, now);
 }
@@ -181,7 +181,7 @@ void BPF_PROG(edf_quiescent, struct task_struct *p, u64 flags)
 	/* A thread whose nice value or mask changes leaves the queues and comes back. It has not slept. */
 	if (!promise || !thread || !(flags & SCX_DEQ_SLEEP))
 		return;
-	count_blocked(promise, thread, now);
+	count_blocked(thread->promise, promise, thread, now);
 	if (is_reported(REPORT_THREADS))
 		report(p, EVENT_SLEEP, -1, 0, now);
 }
@@ -202,7 +202,7 @@ void BPF_PROG(edf_running, struct task_struct *p)
 	if (promise) {
 		if (is_reported(REPORT_THREADS))
 			report(p, EVENT_RUN, cpu, 0, now);
-		left = begin_charge(promise, p->pid, cpu, now);
+		left = begin_charge(thread->promise, promise, p, cpu, now);
 		if (left > 0 && promise->cpu == cpu) {
 			begin_slice(promise, left);
 			return;
@@ -234,7 +234,7 @@ void BPF_PROG(edf_stopping, struct task_struct *p, bool runnable)
 	fair_stopping(&thread->member, now);
 	if (!promise)
 		return;
-	end_charge(promise, p->pid, now);
+	end_charge(thread->promise, promise, p->pid, now);
 	if (is_reported(REPORT_THREADS))
 		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, now);
 }
@@ -245,6 +245,7 @@ bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 	struct thread *thread = thread_of(from);
 	struct promise *promise = promise_of(thread);
 	u64 now = bpf_ktime_get_ns();
+	bool gives_up;
 
 	/* A yield to another thread, as of a vCPU that spins, gives up nothing. */
 	if (to)
@@ -255,8 +256,11 @@ bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 		charge_until(promise, now);
 		bpf_spin_lock(&promise->lock);
 		/* The others of the promise keep the rest of the slice. */
+		gives_up = promise->count == 1 && promise->account.state == EDF_RESERVED;
 		edf_stop(&promise->account, promise->count == 1);
 		bpf_spin_unlock(&promise->lock);
+		if (gives_up)
+			record(RECORD_YIELD, thread->promise, now);
 	}
 	set_slice(from, 0);
 	return false;
@@ -295,6 +299,8 @@ void BPF_PROG(edf_enqueue, struct task_struct *p, u64 flags)
 		u64 key = key_of(thread, promise, thread->is_helper && flags & SCX_ENQ_WAKEUP);
 
 		scx_bpf_dsq_insert_vtime(p, READY + promise->cpu, turn_of(promise), key, flags);
+		if (is_recording && (flags & SCX_ENQ_WAKEUP || promise->cpu != here))
+			record(RECORD_MOVE, thread->promise, bpf_ktime_get_ns());
 		/* A CPU that stops the thread dispatches afterwards anyway. */
 		if (flags & SCX_ENQ_WAKEUP || promise->cpu != here)
 			scx_bpf_kick_cpu(promise->cpu, SCX_KICK_PREEMPT);
@@ -404,6 +410,27 @@ static void wake_for_others(void)
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 }
 
+/* Records the choice of the first waiting thread with a slice. */
+static void record_first(s32 cpu, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p = 0;
+	struct promise *promise;
+	struct thread *thread;
+
+	if (!is_recording)
+		return;
+	if (!bpf_iter_scx_dsq_new(&it, READY + cpu, 0))
+		p = bpf_iter_scx_dsq_next(&it);
+	thread = p ? thread_of(p) : 0;
+	promise = promise_of(thread);
+	if (thread && promise)
+		record_choice(thread->promise, promise->account.deadline, promise->account.balance, now);
+	else
+		record_choice(0, 0, 0, now);
+	bpf_iter_scx_dsq_destroy(&it);
+}
+
 /* `prev` goes on with a slice of its promise. It may have run without one until now. */
 static void go_ahead(struct task_struct *prev, struct thread *thread, struct promise *promise, s64 left, u64 now)
 {
@@ -428,15 +455,20 @@ void BPF_PROG(edf_dispatch, s32 cpu, struct task_struct *prev)
 			left = charge_until(promise, now);
 		move_depleted_back(cpu);
 		if (thread && left > 0 && !first_precedes(cpu, prev, thread, promise)) {
+			record_choice(thread->promise, promise->account.deadline, left, now);
 			go_ahead(prev, thread, promise, left, now);
 			return;
 		}
+		/* The time until another thread runs is of neither slice. */
+		if (thread && left > 0)
+			end_charge(thread->promise, promise, prev->pid, now);
 		/* A thread with a slice that belongs to another CPU goes there. */
 		if (thread && !is_ahead(prev, promise))
 			member = &thread->member;
 	} else {
 		move_depleted_back(cpu);
 	}
+	record_first(cpu, now);
 	if (!scx_bpf_dsq_move_to_local(READY + cpu))
 		fair_dispatch(cpu, prev, member);
 	/* Only an idle CPU is kicked for a thread without a slice. */

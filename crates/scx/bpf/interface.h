@@ -81,6 +81,53 @@ struct period_event {
 	u64 passed;
 };
 
+/* What the port of `edf` records: RECORD_CHOICE is a decision, and the others are what its decisions follow from. */
+enum record_kind {
+	/* A promise begins. */
+	RECORD_BEGIN = 1,
+	/* The first of its members has become runnable. */
+	RECORD_WAKE = 2,
+	/* The last one is no longer runnable. */
+	RECORD_SLEEP = 3,
+	/* From now on, the time of a member is charged. */
+	RECORD_RUN = 4,
+	/* No longer. */
+	RECORD_STOP = 5,
+	/* A timer has begun a period. */
+	RECORD_RENEW = 6,
+	/* Its only member gives up the rest of the slice. */
+	RECORD_YIELD = 7,
+	/* The CPU has chosen a member of the promise, which has a slice; 0: there is none. */
+	RECORD_CHOICE = 8,
+	/* A member with a slice has come to the queue of its CPU: from a sleep, from another CPU, or from threads without a slice. */
+	RECORD_MOVE = 9,
+};
+
+struct record {
+	/* The clock with which the port has decided, and the time from there to the record. CLOCK_MONOTONIC. Unit: ns. */
+	u64 at;
+	u64 took;
+	/* Records are numbered from 0 on. */
+	u64 number;
+	/* RECORD_CHOICE: the end of the period, and the remaining slice. RECORD_BEGIN: the slice and the period. Unit: ns. */
+	union {
+		u64 deadline;
+		u64 slice;
+	};
+	union {
+		s64 left;
+		u64 period;
+	};
+	u32 kind;
+	/* The CPU on which it has happened. */
+	s32 cpu;
+	s32 promise;
+	/* RECORD_BEGIN: the CPU of the promise, a promise of its gang or 0, and whether it is hard. */
+	s32 home;
+	s32 gang;
+	u32 is_hard;
+};
+
 /* What the user side changes in the port of `edf`. */
 enum order_kind {
 	/* The periods of a promise that is in the map begin. */

@@ -8,6 +8,21 @@
 
 #include "gang.h"
 
+/* Records the begin of a promise. */
+static void record_begin(struct order *order, struct promise *promise, u64 now)
+{
+	struct record *it = begin_record(RECORD_BEGIN, order->promise, now);
+
+	if (!it)
+		return;
+	it->slice = promise->account.slice;
+	it->period = promise->account.period;
+	it->home = promise->cpu;
+	it->gang = order->sibling;
+	it->is_hard = promise->account.is_hard;
+	end_record(it);
+}
+
 /* Begins the periods of a promise: now, or with those of its gang. */
 static long begin(struct order *order, struct promise *promise, u64 now)
 {
@@ -25,6 +40,7 @@ static long begin(struct order *order, struct promise *promise, u64 now)
 	else
 		edf_open(a, a->slice, a->period, a->is_hard, now);
 	bpf_spin_unlock(&promise->lock);
+	record_begin(order, promise, now);
 	return 0;
 }
 
@@ -100,7 +116,7 @@ static void begin_membership(struct task_struct *p, struct promise *promise, str
 	begin_runnable(promise, thread, now);
 	/* It may have fallen asleep meanwhile. */
 	if (!(p->scx.flags & SCX_TASK_QUEUED)) {
-		count_blocked(promise, thread, now);
+		count_blocked(thread->promise, promise, thread, now);
 		return;
 	}
 	/* The timer brings it to the queue of the CPU. */
@@ -110,7 +126,7 @@ static void begin_membership(struct task_struct *p, struct promise *promise, str
 		report(p, EVENT_WAKE, -1, 0, now);
 	if (thread->on < 0)
 		return;
-	begin_charge(promise, p->pid, thread->on, now);
+	begin_charge(thread->promise, promise, p, thread->on, now);
 	if (is_observed)
 		report(p, EVENT_RUN, thread->on, 0, now);
 }
@@ -152,8 +168,8 @@ static long leave(struct order *order, u64 now)
 		is_held = promise->account.state == EDF_DEPLETED && p->scx.flags & SCX_TASK_QUEUED && thread->on < 0;
 		/* From now on, its wake-ups and runs do not count. */
 		thread->promise = 0;
-		end_charge(promise, p->pid, now);
-		count_blocked(promise, thread, now);
+		end_charge(order->promise, promise, p->pid, now);
+		count_blocked(order->promise, promise, thread, now);
 		/* Only a thread that waits for a period is in a queue that no CPU looks into. */
 		if (is_held)
 			move_to_fair(p);

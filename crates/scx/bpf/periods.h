@@ -25,6 +25,8 @@ static bool move_to_ready(struct task_struct *p, struct thread *thread, struct p
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	bpf_rcu_read_unlock();
+	if (is_recording && done)
+		record(RECORD_MOVE, thread->promise, bpf_ktime_get_ns());
 	return done;
 }
 
@@ -97,6 +99,8 @@ static bool renew(s32 number, struct promise *promise, u64 now)
 	}
 	next = a->deadline;
 	bpf_spin_unlock(&promise->lock);
+	if (is_over)
+		record(RECORD_RENEW, number, now);
 	if (next != was.deadline && was.has_begun)
 		passed = (next - was.deadline) / was.period;
 	if (passed)

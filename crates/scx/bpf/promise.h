@@ -13,6 +13,7 @@
 #include "edf.h"
 #include "events.h"
 #include "interface.h"
+#include "record.h"
 
 struct promise {
 	struct edf_account account;
@@ -152,22 +153,32 @@ static s64 charge_until(struct promise *promise, u64 now)
 	return left;
 }
 
-/* A member begins to run on `cpu`. A runner on the CPU of the promise precedes one elsewhere. Returns the remaining slice. */
-static s64 begin_charge(struct promise *promise, s32 tid, s32 cpu, u64 now)
+/*
+ * A member begins to run on `cpu`. Time elsewhere than on the CPU of the promise is charged only if the thread cannot go there.
+ * Returns the remaining slice.
+ */
+static s64 begin_charge(s32 number, struct promise *promise, struct task_struct *p, s32 cpu, u64 now)
 {
+	bool is_home = cpu == promise->cpu, is_charged = is_home;
 	s64 left = charge_until(promise, now);
 
-	bpf_spin_lock(&promise->lock);
-	if (cpu == promise->cpu || !promise->since) {
-		promise->since = now;
-		promise->runner = tid;
+	if (!is_home && !promise->since) {
+		bpf_rcu_read_lock();
+		is_charged = !bpf_cpumask_test_cpu(promise->cpu, p->cpus_ptr);
+		bpf_rcu_read_unlock();
 	}
+	if (!is_charged)
+		return left;
+	bpf_spin_lock(&promise->lock);
+	promise->since = now;
+	promise->runner = p->pid;
 	bpf_spin_unlock(&promise->lock);
+	record(RECORD_RUN, number, now);
 	return left;
 }
 
 /* A member ceases to run. */
-static void end_charge(struct promise *promise, s32 tid, u64 now)
+static void end_charge(s32 number, struct promise *promise, s32 tid, u64 now)
 {
 	if (promise->runner != tid)
 		return;
@@ -176,6 +187,7 @@ static void end_charge(struct promise *promise, s32 tid, u64 now)
 	promise->since = 0;
 	promise->runner = 0;
 	bpf_spin_unlock(&promise->lock);
+	record(RECORD_STOP, number, now);
 }
 
 /* A member has become runnable. Returns the end of the period if the promise has, too; otherwise 0. */
@@ -198,22 +210,29 @@ static u64 count_runnable(struct promise *promise, struct thread *thread, u64 no
 	if (has_ended)
 		promise->throughout = deadline == now + promise->account.period;
 	bpf_spin_unlock(&promise->lock);
+	if (is_first)
+		record(RECORD_WAKE, thread->promise, now);
 	if (has_ended && was.has_begun)
 		report_ended(thread->promise, &was, 1, throughout, now);
 	return is_first ? deadline : 0;
 }
 
 /* A member is no longer runnable. */
-static void count_blocked(struct promise *promise, struct thread *thread, u64 now)
+static void count_blocked(s32 number, struct promise *promise, struct thread *thread, u64 now)
 {
+	bool is_last;
+
 	if (!__sync_val_compare_and_swap(&thread->is_counted, 1, 0))
 		return;
 	bpf_spin_lock(&promise->lock);
-	if (--promise->runnable == 0) {
+	is_last = --promise->runnable == 0;
+	if (is_last) {
 		edf_block(&promise->account, now);
 		promise->throughout = false;
 	}
 	bpf_spin_unlock(&promise->lock);
+	if (is_last)
+		record(RECORD_SLEEP, number, now);
 }
 
 /* Adds a member. Returns false if there is no room. */

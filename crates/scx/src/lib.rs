@@ -16,6 +16,10 @@ pub mod native;
 mod operations;
 pub mod promised;
 #[cfg(feature = "bpf")]
+pub mod recorder;
+pub mod recording;
+pub mod replay;
+#[cfg(feature = "bpf")]
 mod scheduler;
 pub mod siblings;
 

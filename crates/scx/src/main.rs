@@ -1,6 +1,7 @@
 //! `tactus-scx`: runs a policy of Tactus as the scheduler of this kernel.
 
 mod options;
+mod replaying;
 #[cfg(feature = "bpf")]
 mod server;
 #[cfg(feature = "bpf")]
@@ -12,6 +13,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let Some(file) = &options.replay {
+        return replaying::run(file, options.json);
+    }
     #[cfg(feature = "bpf")]
     return if options.serve { server::run() } else { session::run(&options) };
     #[cfg(not(feature = "bpf"))]

@@ -3,8 +3,9 @@
 
 use crate::bmq::Settings;
 use crate::interface::{BmqCounts, Ending, Event};
+use crate::recorder::Recorder;
 use crate::scheduler::{Basis, Error, Scheduler, ZERO, refused};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use orders::MEMBERS_MAX;
 use sched::{CpuId, Instant, Limit, Nanos, Reservation};
 use std::fmt;
@@ -16,6 +17,8 @@ static EDF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/edf.bpf.o"));
 static BMQ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bmq.bpf.o"));
 static FIFO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fifo.bpf.o"));
 
+/// Size of a ring buffer that is not used: a page, the minimum. Unit: bytes.
+const BUFFER_LEAST: u32 = 4_096;
 /// Maximum length of a period: products of two times must have 64 bits. Unit: ns.
 pub const PERIOD_MAX_NS: u64 = 0xffff_ffff;
 
@@ -150,10 +153,34 @@ impl NativeEdf {
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
     pub fn load(reported: Reported, basis: Basis) -> Result<NativeEdf, Error> {
-        let scheduler = Scheduler::load(EDF, "edf", basis, |set| {
+        // Without a recording, its buffer needs no memory.
+        NativeEdf::load_with(reported, basis, |object| {
+            let mut buffers = object.maps_mut().filter(|map| map.name() == "records");
+            let mut buffer = buffers.next().expect("the object has the buffer");
+            buffer.set_max_entries(BUFFER_LEAST).expect("it is not loaded yet");
+        })
+    }
+
+    fn load_with(reported: Reported, basis: Basis, adapt: impl FnOnce(&mut OpenObject)) -> Result<NativeEdf, Error> {
+        let scheduler = Scheduler::load_with(EDF, "edf", basis, adapt, |set| {
             set("reported", &ZERO, &u32::from(reported == Reported::Periods).to_ne_bytes())
         })?;
         Ok(NativeEdf { apply: scheduler.position("edf_apply"), promises: scheduler.map("promises")?, scheduler })
+    }
+
+    /// Loads the scheduler, which records what it decides, and begins, without promises.
+    ///
+    /// # Errors
+    /// As those of [`load`](NativeEdf::load).
+    pub fn load_recording(reported: Reported, basis: Basis) -> Result<(NativeEdf, Recorder), Error> {
+        let kernel = NativeEdf::load_with(reported, basis, |object| {
+            let mut constants = object.maps_mut().filter(|map| map.name() == ".rodata.record");
+            let mut map = constants.next().expect("the object has the constant");
+            let value = map.initial_value_mut().expect("it has a value");
+            value[..size_of::<u32>()].copy_from_slice(&1_u32.to_ne_bytes());
+        })?;
+        let recorder = Recorder::new(&kernel.scheduler)?;
+        Ok((kernel, recorder))
     }
 
     /// Begins a promise, at first without members.
@@ -217,6 +244,11 @@ impl NativeEdf {
         let bytes = self.promises.lookup(promise.as_bytes(), MapFlags::ANY).map_err(refused("read a promise"))?;
         let raw = bytes.and_then(|bytes| RawPromise::read_from_bytes(&bytes).ok());
         raw.map(|raw| Instant::at_ns(raw.deadline)).ok_or(Error::Order(std::io::ErrorKind::NotFound.into()))
+    }
+
+    /// Ends the scheduler. What it has reported and recorded can still be read.
+    pub fn finish(&mut self) {
+        self.scheduler.end();
     }
 
     fn order(&self, mut order: RawOrder) -> Result<(), Error> {

@@ -1,13 +1,14 @@
 //! The options of `tactus-scx`.
 
 use clap::Parser;
+use std::path::PathBuf;
 
 /// Schedule the threads of this host by a policy of Tactus, through sched_ext
 #[derive(Parser, Debug)]
 #[command(name = "tactus-scx", version)]
 pub(crate) struct Options {
     /// The policy
-    #[arg(long, value_name = "NAME", required_unless_present = "serve")]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["serve", "replay"])]
     pub(crate) policy: Option<String>,
     /// Set a knob of the policy; see `tactus policies NAME`
     #[arg(long, value_name = "NAME=VALUE")]
@@ -27,6 +28,12 @@ pub(crate) struct Options {
     /// promises, and bmq schedules all threads
     #[arg(long, conflicts_with = "pid")]
     pub(crate) native: bool,
+    /// Record in this file what the decisions of the kernel for promises follow from, and the decisions, for --replay
+    #[arg(long, value_name = "FILE", requires = "native")]
+    pub(crate) record: Option<PathBuf>,
+    /// Compare the decisions of a recording with those of the policy in user space
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "native", "pid", "knob", "promise", "gang", "length", "serve"])]
+    pub(crate) replay: Option<PathBuf>,
     /// Keep promises in the kernel for the service of Tactus: carry out orders from standard input, and report to standard output
     #[arg(long, conflicts_with_all = ["policy", "native", "pid", "knob", "promise", "gang", "length", "json"])]
     pub(crate) serve: bool,

@@ -2,7 +2,9 @@
 
 use crate::interface::{Ending, Event};
 use crate::operations;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut, RingBuffer, RingBufferBuilder,
+};
 use sched::{Instant, Nanos};
 use std::cell::RefCell;
 use std::fmt;
@@ -120,7 +122,7 @@ pub fn wait_for_removal() {
 /// kernel's fair class.
 pub(crate) struct Scheduler {
     // The fields end in this order.
-    _link: Link,
+    link: Option<Link>,
     /// `None`: the scheduler reports no events.
     ring: Option<RingBuffer<'static>>,
     waiting: Waiting,
@@ -146,19 +148,46 @@ impl Scheduler {
         basis: Basis,
         prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<Scheduler, Error> {
+        Scheduler::load_with(programs, name, basis, |_| {}, prepare)
+    }
+
+    /// As [`load`](Scheduler::load), after `adapt` has set constants of the programs.
+    ///
+    /// # Errors
+    /// As those of `load`.
+    pub(crate) fn load_with(
+        programs: &[u8],
+        name: &str,
+        basis: Basis,
+        adapt: impl FnOnce(&mut OpenObject),
+        prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
+    ) -> Result<Scheduler, Error> {
         let state = fs::read_to_string(STATE).map_err(|_| Error::Absent)?;
         if state.trim() != "disabled" {
             let name = fs::read_to_string(NAME).unwrap_or_default();
             return Err(Error::Taken(name.trim().to_string()));
         }
-        Scheduler::load_unseen(programs, name, basis, prepare)
+        Scheduler::load_at_best_nice(programs, name, basis, adapt, prepare)
     }
 
-    /// Does so without a look at the scheduler that is loaded. The kernel displaces none.
+    /// Loads without a look at the scheduler that is loaded. The kernel displaces none.
+    ///
+    /// # Errors
+    /// As those of `load`.
     pub(crate) fn load_unseen(
         programs: &[u8],
         name: &str,
         basis: Basis,
+        prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
+    ) -> Result<Scheduler, Error> {
+        Scheduler::load_at_best_nice(programs, name, basis, |_| {}, prepare)
+    }
+
+    fn load_at_best_nice(
+        programs: &[u8],
+        name: &str,
+        basis: Basis,
+        adapt: impl FnOnce(&mut OpenObject),
         prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<Scheduler, Error> {
         let me = sys::thread::current();
@@ -167,7 +196,7 @@ impl Scheduler {
         if let Policy::Other { .. } = before.policy {
             attributes::apply(me, before.with_nice(NICE_LEAST))?;
         }
-        let loaded = Scheduler::load_now(programs, name, basis, prepare);
+        let loaded = Scheduler::load_now(programs, name, basis, adapt, prepare);
         attributes::apply(me, before)?;
         loaded
     }
@@ -176,6 +205,7 @@ impl Scheduler {
         programs: &[u8],
         name: &str,
         basis: Basis,
+        adapt: impl FnOnce(&mut OpenObject),
         prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<Scheduler, Error> {
         let mut object = ObjectBuilder::default().open_memory(programs).map_err(refused("read the programs"))?;
@@ -187,6 +217,7 @@ impl Scheduler {
         {
             events.set_max_entries(length).map_err(refused("set the length of the buffer"))?;
         }
+        adapt(&mut object);
         let mut object = object.load().map_err(refused("load the programs"))?;
         prepare(&|map, key, value| {
             map_of(&object, map)?.update(key, value, MapFlags::ANY).map_err(refused("write the settings"))
@@ -202,7 +233,12 @@ impl Scheduler {
         }
         let ring = reported.map(|reported| ring(&reported, Rc::clone(&events))).transpose();
         let ring = ring.map_err(refused("open the events"))?;
-        Ok(Scheduler { _link: link, ring, waiting, events, endings: map_of(&object, "endings")?, object })
+        Ok(Scheduler { link: Some(link), ring, waiting, events, endings: map_of(&object, "endings")?, object })
+    }
+
+    /// Ends the scheduler. Its maps stay.
+    pub(crate) fn end(&mut self) {
+        self.link = None;
     }
 
     /// Returns a map of the programs.
@@ -279,9 +315,18 @@ fn map_of(object: &Object, name: &str) -> Result<MapHandle, Error> {
 
 /// Returns the reader of the events, which appends them to `to`.
 fn ring(events: &MapHandle, to: Rc<RefCell<Vec<Event>>>) -> libbpf_rs::Result<RingBuffer<'static>> {
+    reader(events, Event::from_bytes, to)
+}
+
+/// Returns the reader of a ring buffer, which appends what `read` makes of the entries to `to`.
+pub(crate) fn reader<T: 'static>(
+    map: &MapHandle,
+    read: fn(&[u8]) -> Option<T>,
+    to: Rc<RefCell<Vec<T>>>,
+) -> libbpf_rs::Result<RingBuffer<'static>> {
     let mut builder = RingBufferBuilder::new();
-    builder.add(events, move |bytes| {
-        to.borrow_mut().extend(Event::from_bytes(bytes));
+    builder.add(map, move |bytes| {
+        to.borrow_mut().extend(read(bytes));
         0
     })?;
     builder.build()

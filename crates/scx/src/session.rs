@@ -1,6 +1,7 @@
 //! A session of `tactus-scx`, from its options to its summary.
 
 mod native;
+mod record;
 mod repeat;
 mod run;
 
@@ -54,6 +55,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         }
         Err(Failure::Ended(why) | Failure::CpusChanged(why)) => {
             eprintln!("error: the kernel has removed the scheduler: {why}\n  All threads are in the fair class again.");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Incomplete(records)) => {
+            eprintln!(
+                "error: the recording lacks {records} records, because they came faster than they were written\n  help: record for a shorter time, or on a host with more free CPU time"
+            );
             ExitCode::FAILURE
         }
         Err(Failure::Lost(events)) => {
@@ -242,6 +249,9 @@ fn print(options: &Options, summary: &Summary) {
         println!("gang {tids:?}: all threads for {all} of the {any} in which one ran, 99 % of starts within {skew}");
     }
     println!("{dispatched} dispatches, {absent} without the chosen thread, {fallbacks} fallbacks");
+    if let Some(records) = summary.records {
+        println!("{records} records; compare them with the policy: tactus scx --replay FILE");
+    }
     for (tid, Received { judged, missed, due_ns, delivered_ns }) in &summary.promises {
         let (due, delivered) = (Nanos::ns(*due_ns), Nanos::ns(*delivered_ns));
         println!("thread {tid}: {delivered} of {due} delivered, {missed} of {judged} periods missed");

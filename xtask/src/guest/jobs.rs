@@ -351,6 +351,28 @@ pub(crate) const JOBS: &[Job] = &[
         judge: |_, _| Ok(()),
     },
     Job {
+        name: "guest-scx-replay",
+        title: "guest-scx-replay: recorded decisions of the kernel for promises are those of the Rust policy, on two CPUs",
+        programs: &[TACTUS_SCX, TRIALS],
+        has_peers: false,
+        papers: &[],
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Executed,
+        cpus: 2,
+        tries: 1,
+        suite_rounds: None,
+        is_random: false,
+        // Virtual CPUs that take turns every 20 us are slow.
+        limit: |extent| Duration::from_secs(600 + 900 * u64::from(extent.rounds)),
+        words: |extent| {
+            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--long", "--only", "is replayed"];
+            let rounds = ["--rounds".to_string(), extent.rounds.to_string()];
+            program.into_iter().map(String::from).chain(rounds).collect()
+        },
+        judge: |_, _| Ok(()),
+    },
+    Job {
         name: "guest-scx-shares",
         title: "guest-scx-shares: threads have the shares of the fair class in control groups, and 10,000 groups come and go",
         programs: &[TACTUS_SCX, TRIALS],

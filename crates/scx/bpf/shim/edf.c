@@ -63,6 +63,7 @@ static const struct port port = {
 	.promise = add_promise,
 	.born = begin_promise,
 	.show = show_promise,
+	.records = &records,
 };
 
 const struct port *shim_port = &port;

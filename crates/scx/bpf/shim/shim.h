@@ -91,6 +91,8 @@ struct port {
 	void (*born)(s32 tid);
 	/* The state of a promise; returns whether the thread has one. */
 	bool (*show)(s32 tid, u64 *deadline, s64 *balance);
+	/* The ring buffer with the recording; null: there is none. */
+	void *records;
 };
 
 extern const struct port *shim_port;

@@ -20,6 +20,7 @@ mod load;
 mod lost;
 mod masks;
 mod messaging;
+mod replays;
 mod scheduler;
 mod served;
 
@@ -91,6 +92,7 @@ const CHECKS: &[Check] = &[
     ("the kernel keeps promises of any length by itself", native),
     ("promises that threads share begin, change and end by orders", served::orders),
     ("the kernel dispatches the promises of a core, and its agents do after a kill", core::promises),
+    ("a recording is replayed: the kernel decides as the policy", replays::agree),
     ("a promise that does not fit is refused, and the thread competes", refused),
     ("the vCPUs of a gang run together on busy CPUs", gangs::together),
     ("the vCPUs of a gang of a core are dispatched by the kernel", gangs::of_core),

@@ -82,14 +82,19 @@ impl Scheduler {
 
     /// Requests the end of the program. Returns its summary.
     pub(crate) fn end(self) -> Result<Value> {
-        self.end_with_errors().map(|(summary, _)| summary)
+        self.end_within(ENDED).map(|(summary, _)| summary)
     }
 
     /// Requests the end of the program. Returns its summary, and what it has written on standard error.
-    pub(crate) fn end_with_errors(mut self) -> Result<(Value, String)> {
+    pub(crate) fn end_with_errors(self) -> Result<(Value, String)> {
+        self.end_within(ENDED)
+    }
+
+    /// Does so for a program that may have to write a file before.
+    pub(crate) fn end_within(mut self, most: Nanos) -> Result<(Value, String)> {
         let process = self.process()?;
         process.terminate()?;
-        ensure!(process.ends_within(ENDED), "the program does not end");
+        ensure!(process.ends_within(most), "the program does not end");
         let status = self.child.wait()?;
         ensure!(status.success(), "it ended with {status}: {}", self.errors());
         let mut text = String::new();

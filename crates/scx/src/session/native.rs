@@ -1,5 +1,6 @@
 //! Sessions with a port of the policy to BPF, which decides in the kernel.
 
+use super::record::ToFile;
 use super::repeat::repeat;
 use super::run::{BEAT, Failure, Run, Summary};
 use crate::options::Options;
@@ -11,6 +12,7 @@ use sched::{GroupId, GroupParams, Instant, Params, Reservation};
 use scx::interface::Kind;
 use scx::native::{Member, NativeBmq, NativeEdf, Promise, Reported};
 use scx::promised::Receipts;
+use scx::recorder::Recorder;
 use scx::siblings::Siblings;
 use scx::{Basis, Error};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +42,9 @@ pub(super) fn in_kernel(options: &Options, run: &Run) -> Result<Summary, Failure
         }
         "bmq" if !run.promises.is_empty() => {
             refused("the policy bmq keeps no promises".to_string(), "leave --promise out, or use --policy edf")
+        }
+        "bmq" if options.record.is_some() => {
+            refused("the port of bmq records nothing".to_string(), "leave --record out, or use --policy edf")
         }
         "bmq" => bmq(options, run),
         name => refused(
@@ -78,10 +83,20 @@ fn bmq(options: &Options, run: &Run) -> Result<Summary, Failure> {
 fn edf(options: &Options, run: &Run, port: &Port) -> Result<Summary, Failure> {
     // A promise that does not fit is an error, and ends with the reason if it does not fit on the CPUs of a later session.
     let mut is_first = true;
+    // A recording has the first session only.
+    let mut record = options.record.as_ref();
     repeat(run, |end, summary| {
         let basis = Basis::now().with_buffer(options.buffer);
         let promises = if is_first { admitted(run, port, &BTreeSet::new())? } else { still_admitted(run, port)? };
-        let kernel = NativeEdf::load(Reported::Threads, basis)?;
+        let (mut kernel, record) = match record.take() {
+            Some(path) => {
+                let file = ToFile::create(path, port.name)?;
+                let (kernel, recorder) = NativeEdf::load_recording(Reported::Threads, basis)?;
+                ToFile::hurry()?;
+                (kernel, Some((recorder, file)))
+            }
+            None => (NativeEdf::load(Reported::Threads, basis)?, None),
+        };
         for promise in &promises {
             kernel.begin(promise)?;
             let joined = kernel.join(&Member { tid: promise.number, promise: promise.number, is_helper: false });
@@ -93,7 +108,7 @@ fn edf(options: &Options, run: &Run, port: &Port) -> Result<Summary, Failure> {
             eprintln!("{} in the kernel keeps {} promises; Ctrl-C ends it", port.name, promises.len());
         }
         summary.threads = promises.len();
-        observe(&kernel, run, &promises, end, summary)
+        observe(&mut kernel, run, &promises, record, end, summary)
     })
 }
 
@@ -107,11 +122,12 @@ fn complain_of(tid: i32, error: &Error, is_first: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Observes what the threads receive, until the end of the session.
+/// Observes what the threads receive, and records the decisions of the kernel, until the end of the session.
 fn observe(
-    kernel: &NativeEdf,
+    kernel: &mut NativeEdf,
     run: &Run,
     promises: &[Promise],
+    mut record: Option<(Recorder, ToFile)>,
     end: Instant,
     summary: &mut Summary,
 ) -> Result<(), Failure> {
@@ -134,6 +150,9 @@ fn observe(
             receipts.note(&event);
             siblings.iter_mut().for_each(|siblings| siblings.note(&event));
         }
+        if let Some((recorder, file)) = &mut record {
+            file.append(recorder)?;
+        }
         let ending = kernel.ending()?;
         if is_over || ending.is_some() {
             summary.promises = receipts.received(now);
@@ -143,6 +162,9 @@ fn observe(
         clock::sleep_until(now.saturating_add(BEAT).min(end));
     };
     summary.lost = kernel.lost()?;
+    if let Some((recorder, file)) = record {
+        summary.records = Some(file.end(&recorder, || kernel.finish())?);
+    }
     ending.map_or(Ok(()), |ending| Err(ending.into()))
 }
 

@@ -43,6 +43,9 @@ pub(super) struct Summary {
     /// How long the threads of each gang have run together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) gangs: Vec<Together>,
+    /// Number of records in the file of the recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) records: Option<u64>,
     /// What the port of `bmq` has done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bmq: Option<BmqCounts>,
@@ -57,6 +60,7 @@ impl Summary {
         self.absent += other.absent;
         self.fallbacks += other.fallbacks;
         self.lost += other.lost;
+        self.records = self.records.or(other.records);
         self.threads = self.threads.max(other.threads);
         for (tid, received) in &other.promises {
             self.promises.entry(*tid).or_default().add(received);
@@ -85,6 +89,8 @@ pub(super) enum Failure {
     CpusChanged(String),
     /// Events were lost.
     Lost(u64),
+    /// The recording lacks records.
+    Incomplete(u64),
 }
 
 impl From<Ending> for Failure {
@@ -141,7 +147,7 @@ impl Run {
         Ok((self.policy.conserving)(&load) != Conserving::Never)
     }
 
-    fn host() -> Result<Topology, Problem> {
+    pub(super) fn host() -> Result<Topology, Problem> {
         let cpus = sys::cpus::online().map_err(|error| Problem::new(error.to_string()))?;
         Ok(Topology::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1)))
     }

@@ -11,5 +11,6 @@ mod gangs;
 mod host;
 mod laws;
 mod program;
+mod replays;
 mod rivals;
 mod side;

@@ -3,6 +3,7 @@
 use crate::compile::compile;
 use port::{Port, PortPolicy, PortSource};
 use sched::{AlarmSlots, Descriptor, Guarantees, Knobs, LoadBounds, Policy, Refused, Topology};
+use scx::recording::Record;
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ const OPTIONS: [&str; 4] = ["-O1", "-g", "-fsanitize=undefined,address", "-fno-s
 /// The options for rivals, whose rule is broken in another way.
 const RIVAL_OPTIONS: [&str; 1] = ["-O1"];
 
+/// The file with the records, in the folder of a program.
+const RECORDS: &str = "records";
 /// The variable with the only seed of a check, which repeats a failure.
 pub(crate) const SEED: &str = "TACTUS_PORT_SEED";
 
@@ -38,7 +41,7 @@ pub(crate) struct Rival {
 
 /// A compiled port.
 pub(crate) struct Program {
-    _folder: TempDir,
+    folder: TempDir,
     path: PathBuf,
 }
 
@@ -59,8 +62,24 @@ impl Program {
     }
 
     fn of(program: &str, rival: Option<&Rival>) -> Option<Program> {
-        let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+        Program::compile(program, rival, tempfile::tempdir().unwrap(), &[])
+    }
+
+    /// Compiles the program of `edf`, or a rival of it, such that it records. One process of it at a time writes the file.
+    pub(crate) fn recording(rival: Option<&Rival>) -> Option<Program> {
         let folder = tempfile::tempdir().unwrap();
+        let file = format!("-DSHIM_RECORD={:?}", folder.path().join(RECORDS));
+        Program::compile(port::EDF.program, rival, folder, &["-DIS_RECORDING=1", &file])
+    }
+
+    /// Returns the records of the last process.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        let bytes = fs::read(self.folder.path().join(RECORDS)).unwrap();
+        bytes.chunks(Record::BYTES).map(|bytes| Record::from_bytes(bytes).expect("it is a record")).collect()
+    }
+
+    fn compile(program: &str, rival: Option<&Rival>, folder: TempDir, further: &[&str]) -> Option<Program> {
+        let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
         let bpf = match rival {
             None => bpf,
             Some(rival) => {
@@ -74,12 +93,12 @@ impl Program {
         };
         let path = folder.path().join("port");
         let options: &[&str] = if rival.is_some() { &RIVAL_OPTIONS } else { &OPTIONS };
-        let Ok(status) = compile(&bpf, program, options, &path) else {
+        let Ok(status) = compile(&bpf, program, &[options, further].concat(), &path) else {
             eprintln!("SKIPPED: there is no C compiler (cc)");
             return None;
         };
         assert!(status.success(), "{rival:?} does not compile");
-        Some(Program { _folder: folder, path })
+        Some(Program { folder, path })
     }
 
     /// Starts a port.

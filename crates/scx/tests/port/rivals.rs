@@ -19,7 +19,7 @@ struct Case {
     decision: Option<&'static str>,
 }
 
-const CASES: [Case; 11] = [
+static CASES: [Case; 11] = [
     Case {
         rival: Rival {
             name: "the latest deadline first",
@@ -134,7 +134,7 @@ const CASES: [Case; 11] = [
 ];
 
 /// Broken gangs, and a part of the message of the comparison that catches each.
-const GANGS: [(Rival, &str); 4] = [
+static GANGS: [(Rival, &str); 4] = [
     (
         Rival {
             name: "the periods of a gang follow wake-ups",
@@ -172,6 +172,12 @@ const GANGS: [(Rival, &str); 4] = [
         "with a slice",
     ),
 ];
+
+/// Returns the broken port of this name.
+pub(crate) fn named(name: &str) -> &'static Rival {
+    let all = CASES.iter().map(|case| &case.rival).chain(GANGS.iter().map(|(rival, _)| rival));
+    all.into_iter().find(|rival| rival.name.starts_with(name)).unwrap_or_else(|| panic!("there is no rival {name}"))
+}
 
 fn broken_law(seed: u64) -> Option<String> {
     let options = Options::draw(&SCX_EDF, seed);

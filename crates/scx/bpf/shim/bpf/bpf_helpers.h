@@ -43,7 +43,7 @@ extern long shim_map_update(void *map, struct shim_shape shape, const void *key,
 extern long shim_map_delete(void *map, struct shim_shape shape, const void *key);
 extern long shim_map_each(void *map, struct shim_shape shape, shim_each call, void *context);
 extern void *shim_task_storage(void *map, u32 value_size, struct task_struct *p, u64 flags);
-extern void *shim_ringbuf_reserve(u64 size);
+extern void *shim_ringbuf_reserve(void *map, u64 size);
 extern void shim_ringbuf_submit(void *record);
 extern long shim_timer_init(struct bpf_timer *timer, void *map);
 extern long shim_timer_set_callback(struct bpf_timer *timer, shim_timer_callback callback);
@@ -55,7 +55,7 @@ extern long shim_timer_set_callback(struct bpf_timer *timer, shim_timer_callback
 	shim_map_each(map, SHIM_SHAPE(map), (shim_each)(void *)(call), (void *)(context))
 #define bpf_task_storage_get(map, p, initial, flags)                                                                         \
 	((typeof((map)->value))shim_task_storage(map, sizeof(*(map)->value), p, flags))
-#define bpf_ringbuf_reserve(map, size, flags) shim_ringbuf_reserve(size)
+#define bpf_ringbuf_reserve(map, size, flags) shim_ringbuf_reserve(map, size)
 #define bpf_ringbuf_submit(record, flags) shim_ringbuf_submit(record)
 #define bpf_timer_init(timer, map, clock) shim_timer_init(timer, map)
 #define bpf_timer_set_callback(timer, callback)                                                                              \

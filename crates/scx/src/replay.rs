@@ -1,0 +1,163 @@
+//! [`replay`]: compares the decisions of the port of `edf` in the kernel with those of the Rust policy.
+//!
+//! The machine of the policy receives the recorded events at the recorded instants. When a CPU of the kernel has chosen, the machine chooses
+//! for this CPU, too: compared are the promise, its deadline and its remaining slice. A kick of the machine takes effect
+//! at the next choice of the kernel, as late as that comes, and so does the end of a slice. A choice that does not come is a
+//! difference.
+//!
+//! ```text
+//!   wake, sleep, yield, period ──▶ machine ──▶ its choice ──▶ equal?
+//!   time that was charged      ──▶   ▲                          ▲
+//!   choice of a CPU            ──────┴──────────────────────────┘
+//! ```
+//!
+//! Two CPUs of the kernel act at once, and one of them cannot know what the other one has done some microseconds before. A
+//! difference that follows from such a pair of events is *attributed* (`attribution.rs`). All others are faults.
+
+mod attribution;
+mod comparison;
+mod machine;
+
+pub use comparison::{Choice, Comparison, Difference, Kind};
+
+use crate::recording::{Record, Recording, What};
+use attribution::{Subject, attributed};
+use input::problem::Problems;
+use machine::Replayed;
+use sched::{Instant, Nanos};
+use std::collections::BTreeSet;
+
+/// Maximum time from the instant at which a choice or a period is due until it comes.
+const LATE_MOST: Nanos = Nanos::ms(2);
+/// Maximum number of differences that are listed.
+const LISTED_MOST: usize = 20;
+
+/// Replays a recording.
+///
+/// # Errors
+/// The policy has no port, or refuses a promise of the recording.
+pub fn replay(recording: &Recording) -> Result<Comparison, Problems> {
+    let records = &recording.records;
+    let mut replay = Replay {
+        records,
+        replayed: Replayed::new(&recording.header)?,
+        chosen: vec![None; recording.header.cpus],
+        reported: BTreeSet::new(),
+        found: Vec::new(),
+        comparison: Comparison {
+            policy: recording.header.policy.clone(),
+            cpus: recording.header.cpus,
+            records: records.len() as u64,
+            length_ns: records.first().zip(records.last()).map_or(0, |(first, last)| last.at_ns - first.at_ns),
+            ..Comparison::default()
+        },
+    };
+    for at in 0..records.len() {
+        replay.step(at)?;
+    }
+    Ok(replay.finish())
+}
+
+struct Replay<'a> {
+    records: &'a [Record],
+    replayed: Replayed,
+    /// The promise that each CPU has chosen last, until it runs.
+    chosen: Vec<Option<i32>>,
+    /// What was due and is reported: instants of CPUs and of promises.
+    reported: BTreeSet<(Instant, bool, usize)>,
+    found: Vec<Difference>,
+    comparison: Comparison,
+}
+
+impl Replay<'_> {
+    /// Applies the record at this index.
+    fn step(&mut self, index: usize) -> Result<(), Problems> {
+        let Record { at_ns, cpu, promise, what, .. } = self.records[index];
+        let now = Instant::at_ns(at_ns);
+        self.replayed.advance(now);
+        self.find_late(index, now);
+        match what {
+            What::Begin { slice_ns, period_ns, is_hard, home, gang } => {
+                let (slice, period) = (Nanos::ns(slice_ns), Nanos::ns(period_ns));
+                self.replayed.begin(promise, machine::reservation(slice, period, is_hard), home, gang, index)?;
+                self.comparison.promises += 1;
+            }
+            What::Wake | What::Sleep | What::Renew | What::Yield => {
+                if !self.replayed.happens(promise, what) {
+                    self.differ(index, cpu, Kind::State, &[promise]);
+                }
+            }
+            What::Run => self.run(index, cpu, promise),
+            What::Stop => self.replayed.stop(promise),
+            // The policy knows of it already.
+            What::Move => {}
+            What::Choice { deadline_ns, left_ns } => {
+                self.chosen[cpu] = Some(promise);
+                let kernel = (promise != 0).then_some(Choice { promise, deadline_ns, left_ns });
+                self.choice(index, cpu, kernel);
+            }
+        }
+        self.replayed.settle();
+        Ok(())
+    }
+
+    fn run(&mut self, index: usize, cpu: usize, promise: i32) {
+        self.replayed.run(promise);
+        let chosen = self.chosen[cpu].filter(|chosen| *chosen != 0);
+        if let Some(chosen) = chosen.filter(|chosen| *chosen != promise) {
+            self.comparison.choices += 1;
+            self.differ(index, cpu, Kind::Run { runs: promise, chosen }, &[promise, chosen]);
+        }
+        self.chosen[cpu] = None;
+    }
+
+    fn choice(&mut self, index: usize, cpu: usize, kernel: Option<Choice>) {
+        let policy = self.replayed.choose(cpu);
+        let promises: Vec<i32> = [kernel, policy].iter().flatten().map(|choice| choice.promise).collect();
+        if promises.is_empty() {
+            return;
+        }
+        self.comparison.choices += 1;
+        if kernel == policy {
+            self.replayed.agree(&promises, index);
+        } else {
+            self.differ(index, cpu, Kind::Choice { kernel, policy }, &promises);
+        }
+    }
+
+    /// Finds choices and periods that have been due for too long at `now`.
+    fn find_late(&mut self, index: usize, now: Instant) {
+        for cpu in 0..self.chosen.len() {
+            if let Some((since, promise)) = self.replayed.late_choice(cpu, now, LATE_MOST)
+                && self.reported.insert((since, true, cpu))
+            {
+                self.comparison.choices += 1;
+                self.differ(index, cpu, Kind::NoChoice { since_ns: since.as_ns() }, &[promise]);
+            }
+        }
+        for (since, promise, home) in self.replayed.late_periods(now, LATE_MOST) {
+            if self.reported.insert((since, false, promise.unsigned_abs() as usize)) {
+                self.comparison.choices += 1;
+                self.differ(index, home, Kind::NoPeriod { since_ns: since.as_ns() }, &[promise]);
+            }
+        }
+    }
+
+    fn differ(&mut self, index: usize, cpu: usize, kind: Kind, promises: &[i32]) {
+        let since = promises.iter().map(|promise| self.replayed.agreed(*promise)).min().unwrap_or(0);
+        let pair = attributed(self.records, &Subject { index, kind, promises, since });
+        let Record { number, at_ns, .. } = self.records[index];
+        let pair = pair.map(|(one, other)| (self.records[one].number, self.records[other].number));
+        let Comparison { differences, attributed, unattributed, .. } = &mut self.comparison;
+        *differences += 1;
+        *if pair.is_some() { attributed } else { unattributed } += 1;
+        self.found.push(Difference { number, at_ns, cpu, kind, pair });
+    }
+
+    fn finish(mut self) -> Comparison {
+        self.found.sort_by_key(|difference| difference.pair.is_some());
+        self.found.truncate(LISTED_MOST);
+        self.comparison.listed = self.found;
+        self.comparison
+    }
+}

@@ -1,0 +1,64 @@
+//! `tactus-scx --replay`: compares the decisions of a recording with those of the policy, and prints the result.
+
+use input::problem::{Problem, Problems};
+use sched::Nanos;
+use scx::recording::read;
+use scx::replay::{Choice, Comparison, Difference, Kind, replay};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Replays a file. Returns 0 if the kernel has decided as the policy, 1 if not, and 2 if the file is no whole recording.
+pub(crate) fn run(file: &Path, is_json: bool) -> ExitCode {
+    match compare(file) {
+        Ok(comparison) => {
+            if is_json {
+                println!("{}", serde_json::to_string(&comparison).expect("it has only numbers and names"));
+            } else {
+                print(&comparison);
+            }
+            if comparison.agrees() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(problems) => {
+            eprintln!("{:?}", problems.report());
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn compare(file: &Path) -> Result<Comparison, Problems> {
+    let name = file.display().to_string();
+    let open = File::open(file).map_err(|error| Problem::new(format!("{name}: {error}")).help("check the path"))?;
+    replay(&read(&name, BufReader::new(open))?)
+}
+
+fn print(comparison: &Comparison) {
+    let Comparison { policy, promises, records, choices, differences, attributed, unattributed, .. } = comparison;
+    let length = Nanos::ns(comparison.length_ns);
+    println!("{policy} on {} CPUs for {length}: {promises} promises, {records} records", comparison.cpus);
+    println!("{choices} choices, {differences} differences: {attributed} attributed, {unattributed} unattributed");
+    comparison.listed.iter().for_each(list);
+}
+
+fn list(difference: &Difference) {
+    let Difference { number, at_ns, cpu, kind, pair } = difference;
+    let choice = |choice: Option<Choice>| match choice {
+        Some(Choice { promise, deadline_ns, left_ns }) => {
+            format!("promise {promise} with deadline {deadline_ns} and {left_ns} ns left")
+        }
+        None => "no promise".to_string(),
+    };
+    let what = match *kind {
+        Kind::Choice { kernel, policy } => format!("{}, by the policy {}", choice(kernel), choice(policy)),
+        Kind::Run { runs, chosen } => format!("promise {runs} runs, and {chosen} was chosen"),
+        Kind::NoChoice { since_ns } => format!("no choice, due since {since_ns}"),
+        Kind::NoPeriod { since_ns } => format!("no period begins, due since {since_ns}"),
+        Kind::State => "the event cannot happen in the state of the promise".to_string(),
+    };
+    let why = match pair {
+        Some((one, other)) => format!("attributed to records {one} and {other}"),
+        None => "unattributed".to_string(),
+    };
+    println!("  record {number} at {at_ns} on CPU {cpu}: {what}; {why}");
+}

@@ -201,7 +201,7 @@ mod tests {
         if let Err(reason) = component::cargo_deb().map(drop).and_then(|()| component::systemd()) {
             return eprintln!("SKIPPED: {reason}");
         }
-        let programs = Programs::stand_in().unwrap();
+        let (programs, _in_use) = Programs::stand_in().unwrap();
         let folders = ["first", "second"].map(|_| tempfile::tempdir().unwrap());
         let pack =
             |version, folder: &tempfile::TempDir| programs.pack(Target { version, folder: folder.path() }).unwrap();
@@ -215,7 +215,7 @@ mod tests {
         if let Err(reason) = component::cargo_deb().map(drop).and_then(|()| component::systemd()) {
             return eprintln!("SKIPPED: {reason}");
         }
-        let programs = Programs::stand_in().unwrap();
+        let (programs, _in_use) = Programs::stand_in().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let package = programs.pack_scheduler(Target { version: "0.0.1", folder: folder.path() }).unwrap();
         let field = |name: &str| output(Command::new("dpkg-deb").arg("--field").arg(&package.path).arg(name)).unwrap();

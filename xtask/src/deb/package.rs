@@ -6,6 +6,8 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+#[cfg(test)]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Folder of the generated files. The manifest of the crate `cli` has this path, too.
 const FOLDER: &str = "target/deb";
@@ -99,17 +101,22 @@ impl Programs {
     }
 }
 
+/// The manifests name one folder, so one test at a time has it.
+#[cfg(test)]
+static IN_USE: Mutex<()> = Mutex::new(());
+
 #[cfg(test)]
 impl Programs {
-    /// Returns files with a stand-in for the program, for tests of the package without a build.
-    pub(super) fn stand_in() -> Result<Programs> {
+    /// Returns files with stand-ins for the programs, for tests of the packages without a build, and the right to use them.
+    pub(super) fn stand_in() -> Result<(Programs, MutexGuard<'static, ()>)> {
+        let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = root().join(FOLDER);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("man"))?;
         for name in ["tactus", "tactus-scx", "man/tactus.1", "tactus.bash", "tactus.zsh", "tactus.fish"] {
             fs::write(folder.join(name), "#!/bin/sh\n")?;
         }
-        Ok(Programs { folder })
+        Ok((Programs { folder }, in_use))
     }
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::fs;
 use std::os::fd::AsFd;
 use std::rc::Rc;
-use sys::attributes::{self, Attributes, Policy};
+use sys::attributes::{self, Policy};
 use sys::clock;
 use sys::event::Waiting;
 use zerocopy::FromBytes;
@@ -192,18 +192,11 @@ impl Scheduler {
     ) -> Result<Scheduler, Error> {
         let me = sys::thread::current();
         let before = attributes::get(me)?;
-        // The kernel checks the programs for seconds: a busy host would make them many, and a real-time thread would keep all
-        // others from its CPU meanwhile.
-        attributes::apply(me, Attributes { policy: Policy::Other { nice: NICE_LEAST }, ..before })?;
-        let at_start = || match before.policy {
-            Policy::Other { .. } => Ok(()),
-            // The bridge does not schedule real-time threads, so its user side never waits for its own decisions.
-            _ => attributes::apply(me, before),
-        };
-        let loaded = Scheduler::load_now(programs, name, basis, adapt, |set| {
-            at_start()?;
-            prepare(set)
-        });
+        // The kernel checks the programs for seconds, and a busy host would make them many.
+        if let Policy::Other { .. } = before.policy {
+            attributes::apply(me, before.with_nice(NICE_LEAST))?;
+        }
+        let loaded = Scheduler::load_now(programs, name, basis, adapt, prepare);
         attributes::apply(me, before)?;
         loaded
     }

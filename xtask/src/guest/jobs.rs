@@ -254,7 +254,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         suite_rounds: None,
         is_random: true,
-        limit: |extent| Duration::from_secs(600 + 30 * u64::from(fault_rounds(extent))),
+        limit: |extent| Duration::from_secs(1_200 + 60 * u64::from(fault_rounds(extent))),
         words: |extent| {
             let extent = Extent { rounds: fault_rounds(extent), ..*extent };
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus", "--faults"];

@@ -232,7 +232,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         suite_rounds: Some(1),
         is_random: true,
-        limit: |extent| Duration::from_secs(300 + 4 * u64::from(extent.rounds)),
+        limit: |extent| Duration::from_secs(600 + 4 * u64::from(extent.rounds)),
         words: |extent| {
             let program =
                 ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus", "--seconds", "0"]

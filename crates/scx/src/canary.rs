@@ -1,7 +1,7 @@
 //! [`Canary`]: a scheduler with a fault (`bpf/canary.bpf.c`), for trials of what happens then.
 
 use crate::interface::Ending;
-use crate::scheduler::{Basis, Error, Scheduler, ZERO, refused};
+use crate::scheduler::{Basis, Error, Scheduler, Set, ZERO, refused};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::fmt;
 use zerocopy::{Immutable, IntoBytes};
@@ -37,8 +37,8 @@ impl Canary {
     /// # Errors
     /// The kernel refuses, because another scheduler is loaded or for another reason.
     pub fn load(faults: Faults) -> Result<Canary, Error> {
-        let basis = Basis::now();
-        let scheduler = Scheduler::load_unseen(PROGRAMS, "faulty", basis, |set| set(FAULTS, &ZERO, faults.as_bytes()))?;
+        let write = |set: Set<'_>| set(FAULTS, &ZERO, faults.as_bytes());
+        let scheduler = Scheduler::load_unseen(PROGRAMS, "faulty", Basis::now(), |_| {}, write)?;
         Ok(Canary { faults: scheduler.map(FAULTS)?, scheduler })
     }
 

@@ -1,7 +1,7 @@
 //! [`Kernel`]: the bridge in the kernel.
 
 use crate::interface::{Batch, COMMANDS_MAX, Command, Ending, Event, Report, Settings};
-use crate::scheduler::{Basis, Error, Scheduler, ZERO, refused};
+use crate::scheduler::{Basis, Error, Scheduler, Set, ZERO, refused};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput};
 use sched::Instant;
 use std::fmt;
@@ -38,10 +38,11 @@ impl Kernel {
             own_pid: std::process::id(),
             is_conserving: u32::from(is_conserving),
         };
-        let scheduler = Scheduler::load(PROGRAMS, "bridge", basis, |set| {
+        let write = |set: Set<'_>| {
             set("settings", &ZERO, settings.as_bytes())?;
             processes.iter().try_for_each(|process| set("processes", process.as_bytes(), &1_u32.to_ne_bytes()))
-        })?;
+        };
+        let scheduler = Scheduler::load(PROGRAMS, "bridge", basis, |_| {}, write)?;
         Ok(Kernel { apply: scheduler.position("bridge_apply"), batches: scheduler.map("batches")?, scheduler })
     }
 

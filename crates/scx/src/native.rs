@@ -4,7 +4,7 @@
 use crate::bmq::Settings;
 use crate::interface::{BmqCounts, Ending, Event};
 use crate::recorder::Recorder;
-use crate::scheduler::{Basis, Error, Scheduler, ZERO, refused};
+use crate::scheduler::{Basis, Error, Scheduler, Set, ZERO, refused};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use orders::MEMBERS_MAX;
 use sched::{CpuId, Instant, Limit, Nanos, Reservation};
@@ -162,7 +162,7 @@ impl NativeEdf {
     }
 
     fn load_with(reported: Reported, basis: Basis, adapt: impl FnOnce(&mut OpenObject)) -> Result<NativeEdf, Error> {
-        let scheduler = Scheduler::load_with(EDF, "edf", basis, adapt, |set| {
+        let scheduler = Scheduler::load(EDF, "edf", basis, adapt, |set| {
             set("reported", &ZERO, &u32::from(reported == Reported::Periods).to_ne_bytes())
         })?;
         Ok(NativeEdf { apply: scheduler.position("edf_apply"), promises: scheduler.map("promises")?, scheduler })
@@ -311,7 +311,8 @@ impl NativeBmq {
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
     pub fn load(settings: &Settings, basis: Basis) -> Result<NativeBmq, Error> {
-        Ok(NativeBmq(Scheduler::load(BMQ, "bmq", basis, |set| set(".data.settings", &ZERO, settings.as_bytes()))?))
+        let write = |set: Set<'_>| set(".data.settings", &ZERO, settings.as_bytes());
+        Ok(NativeBmq(Scheduler::load(BMQ, "bmq", basis, |_| {}, write)?))
     }
 
     /// Returns what the scheduler has done on the first `cpus` CPUs.
@@ -352,6 +353,6 @@ impl Fifo {
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
     pub fn load() -> Result<Fifo, Error> {
-        Ok(Fifo(Scheduler::load(FIFO, "fifo", Basis::now(), |_| Ok(()))?))
+        Ok(Fifo(Scheduler::load(FIFO, "fifo", Basis::now(), |_| {}, |_| Ok(()))?))
     }
 }

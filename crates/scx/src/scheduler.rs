@@ -14,12 +14,10 @@ use std::rc::Rc;
 use sys::attributes::{self, Policy};
 use sys::clock;
 use sys::event::Waiting;
+use sys::kernel::{SchedExt, sched_ext};
 use zerocopy::FromBytes;
 
-/// Where the kernel describes the loaded scheduler. Source: kernel/sched/ext.c (`scx_sched_attrs`).
-const STATE: &str = "/sys/kernel/sched_ext/state";
-const NAME: &str = "/sys/kernel/sched_ext/root/ops";
-/// Number of changes of the online CPUs since the boot.
+/// Number of changes of the online CPUs since the boot. Source: kernel/sched/ext.c (`scx_global_attrs`), Linux 7.2.
 const HOTPLUGS: &str = "/sys/kernel/sched_ext/hotplug_seq";
 /// Maximum time in which the kernel removes a scheduler that has ended, and interval of looks at its state.
 const REMOVED: Nanos = Nanos::s(10);
@@ -113,10 +111,13 @@ impl Basis {
 /// Waits until the kernel has removed a scheduler that has ended, for at most ten seconds.
 pub fn wait_for_removal() {
     let end = clock::now().saturating_add(REMOVED);
-    while clock::now() < end && fs::read_to_string(STATE).is_ok_and(|state| state.trim() != "disabled") {
+    while clock::now() < end && matches!(sched_ext(), SchedExt::Loaded(_)) {
         clock::sleep(LOOK);
     }
 }
+
+/// Writes a value to a map, by its name and the key.
+pub(crate) type Set<'a> = &'a dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>;
 
 /// A loaded scheduler. It ends when this value is dropped or when the process ends, and all threads then return to the
 /// kernel's fair class.
@@ -138,7 +139,8 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    /// Loads `programs`, lets `prepare` write settings to maps, and starts the scheduler `name`.
+    /// Loads `programs` after `adapt` has set their constants, lets `prepare` write settings to maps, and starts the scheduler
+    /// `name`.
     ///
     /// # Errors
     /// The kernel has no sched_ext, another scheduler is loaded, or the kernel refuses a program.
@@ -146,49 +148,26 @@ impl Scheduler {
         programs: &[u8],
         name: &str,
         basis: Basis,
-        prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
-    ) -> Result<Scheduler, Error> {
-        Scheduler::load_with(programs, name, basis, |_| {}, prepare)
-    }
-
-    /// As [`load`](Scheduler::load), after `adapt` has set constants of the programs.
-    ///
-    /// # Errors
-    /// As those of `load`.
-    pub(crate) fn load_with(
-        programs: &[u8],
-        name: &str,
-        basis: Basis,
         adapt: impl FnOnce(&mut OpenObject),
-        prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
+        prepare: impl FnOnce(Set<'_>) -> Result<(), Error>,
     ) -> Result<Scheduler, Error> {
-        let state = fs::read_to_string(STATE).map_err(|_| Error::Absent)?;
-        if state.trim() != "disabled" {
-            let name = fs::read_to_string(NAME).unwrap_or_default();
-            return Err(Error::Taken(name.trim().to_string()));
+        match sched_ext() {
+            SchedExt::Absent => Err(Error::Absent),
+            SchedExt::Loaded(name) => Err(Error::Taken(name)),
+            SchedExt::Vacant => Scheduler::load_unseen(programs, name, basis, adapt, prepare),
         }
-        Scheduler::load_at_best_nice(programs, name, basis, adapt, prepare)
     }
 
     /// Loads without a look at the scheduler that is loaded. The kernel displaces none.
     ///
     /// # Errors
-    /// As those of `load`.
+    /// The kernel refuses a program, or another scheduler is loaded.
     pub(crate) fn load_unseen(
         programs: &[u8],
         name: &str,
         basis: Basis,
-        prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
-    ) -> Result<Scheduler, Error> {
-        Scheduler::load_at_best_nice(programs, name, basis, |_| {}, prepare)
-    }
-
-    fn load_at_best_nice(
-        programs: &[u8],
-        name: &str,
-        basis: Basis,
         adapt: impl FnOnce(&mut OpenObject),
-        prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
+        prepare: impl FnOnce(Set<'_>) -> Result<(), Error>,
     ) -> Result<Scheduler, Error> {
         let me = sys::thread::current();
         let before = attributes::get(me)?;
@@ -206,7 +185,7 @@ impl Scheduler {
         name: &str,
         basis: Basis,
         adapt: impl FnOnce(&mut OpenObject),
-        prepare: impl FnOnce(&dyn Fn(&str, &[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error>,
+        prepare: impl FnOnce(Set<'_>) -> Result<(), Error>,
     ) -> Result<Scheduler, Error> {
         let mut object = ObjectBuilder::default().open_memory(programs).map_err(refused("read the programs"))?;
         operations::leave_out_lacking(&mut object, programs, name).map_err(refused("read the types of the kernel"))?;

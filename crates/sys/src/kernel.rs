@@ -113,10 +113,19 @@ pub enum SchedExt {
     Loaded(String),
 }
 
+/// Where the kernel describes sched_ext. Source: kernel/sched/ext.c (`scx_sched_attrs`), Linux 7.2.
+const SCHED_EXT_STATE: &str = "/sys/kernel/sched_ext/state";
+
+/// Returns whether a loaded scheduler schedules. While a scheduler begins or ends, none does.
+#[must_use]
+pub fn is_sched_ext_enabled() -> bool {
+    file::read(SCHED_EXT_STATE).is_ok_and(|state| state.trim() == "enabled")
+}
+
 /// Returns the state of sched_ext.
 #[must_use]
 pub fn sched_ext() -> SchedExt {
-    match file::read("/sys/kernel/sched_ext/state") {
+    match file::read(SCHED_EXT_STATE) {
         Err(_) => SchedExt::Absent,
         Ok(state) if state.trim() == "disabled" => SchedExt::Vacant,
         Ok(state) => {

@@ -4,10 +4,10 @@ use crate::failure::Failure;
 use crate::scx;
 use anyhow::{Context, anyhow};
 use sched::Nanos;
-use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use sys::clock;
+use sys::kernel::{self, SchedExt};
 use sys::process::Process;
 
 /// Maximum time until the scheduler is loaded.
@@ -16,8 +16,6 @@ const LOADED: Nanos = Nanos::s(60);
 const LOOK: Nanos = Nanos::ms(5);
 /// Maximum time until `tactus-scx` ends after a request.
 const ENDED: Nanos = Nanos::s(10);
-/// The state of sched_ext in this kernel (Documentation/scheduler/sched-ext.rst).
-const STATE: &str = "/sys/kernel/sched_ext/state";
 
 /// A running `tactus-scx`, which is killed when the value is dropped.
 #[derive(Debug)]
@@ -31,15 +29,17 @@ impl KernelScheduler {
     /// # Errors
     /// The program `tactus-scx` is missing, this kernel has no sched_ext, or another scheduler is loaded.
     pub(super) fn start(policy: &str) -> Result<KernelScheduler, Failure> {
-        if state()? != "disabled" {
-            return Err(anyhow!("another scheduler of sched_ext is loaded").into());
+        match kernel::sched_ext() {
+            SchedExt::Absent => return Err(anyhow!("this kernel has no sched_ext").into()),
+            SchedExt::Loaded(name) => return Err(anyhow!("the scheduler {name} of sched_ext is loaded").into()),
+            SchedExt::Vacant => {}
         }
         let mut command = Command::new(scx::scheduler()?);
         command.args(["--policy", policy, "--native", "--json"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut scheduler = KernelScheduler { child: command.spawn().context("cannot start tactus-scx")? };
         let end = clock::now().saturating_add(LOADED);
-        while state()? != "enabled" {
+        while !kernel::is_sched_ext_enabled() {
             if scheduler.child.try_wait().context("cannot wait for tactus-scx")?.is_some() {
                 return Err(scheduler.why_ended());
             }
@@ -86,9 +86,4 @@ impl Drop for KernelScheduler {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn state() -> Result<String, Failure> {
-    let state = fs::read_to_string(STATE).context("this kernel has no sched_ext");
-    Ok(state?.trim().to_string())
 }

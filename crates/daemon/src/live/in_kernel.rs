@@ -11,7 +11,6 @@ use crate::dispatch::KernelPeriods;
 use crate::kernel::priority;
 use orders::{Order, Report};
 use sched::{Instant, Nanos};
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -22,13 +21,12 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
 use sys::event::Waiting;
+use sys::kernel::SchedExt;
 use sys::process::Process;
-use sys::{Result, clock, thread};
+use sys::{Result, clock, kernel, thread};
 
 /// Name of the process of the program.
 const PROGRAM: &str = "tactus-scx";
-/// Whether a scheduler is loaded: kernel/sched/ext.c.
-const STATE: &str = "/sys/kernel/sched_ext/state";
 /// Name of the thread.
 pub(super) const NAME: &str = "tactus-kernel";
 /// Maximum time from a change of a promise to its order.
@@ -75,7 +73,7 @@ pub(super) fn serve(shared: &Shared<'_>, program: &Path) -> Result<()> {
             shared.warn(Explanation::new(what, "the core dispatches them itself until the scheduler is loaded again"));
         }
         let again = clock::now().saturating_add(AGAIN);
-        let is_removed = || fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "disabled");
+        let is_removed = || kernel::sched_ext() == SchedExt::Vacant;
         while clock::now() < again && !(begins_again && is_removed()) {
             if shared.over.load(Ordering::Acquire) {
                 return Ok(());
@@ -153,7 +151,7 @@ fn pass_on(shared: &Shared<'_>, scheduler: &mut Scheduler) -> std::result::Resul
             let looks = looked.saturating_add(LOOK) <= now;
             looked = if looks { now } else { looked };
             // The program may be stopped.
-            if looks && fs::read_to_string(STATE).is_ok_and(|state| state.trim() != "enabled") {
+            if looks && !kernel::is_sched_ext_enabled() {
                 return Err(REMOVED.to_string().into());
             }
             let (orders, call) = at_agent_priority(|| {

@@ -2,12 +2,11 @@
 //! Both machines receive the same wake-ups, sleeps, yields and changes at the same instants, some of them late, and each its own
 //! alarms and ends of slices. Each thread may run on one CPU, because the kernel selects CPUs by rules of its own.
 
-use crate::program::{Program, Rival, SCX_BMQ, SEED, only_seed, seeds};
-use crate::side::Side;
+use crate::program::{Program, Rival, SCX_BMQ, only_seed, seeds};
+use crate::side::{Side, message, next_instant, without_panic};
 use fuzz::Dice;
-use sched::{Class, CpuId, CpuSet, EntityId, Input, Instant, Nanos, Params, State, Topology, Wake, Weight};
+use sched::{Class, CpuId, CpuSet, EntityId, Input, Instant, Params, State, Topology, Wake, Weight};
 use std::fmt::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Number of seeds, of steps of each, and of seeds until a broken port is caught.
 const SEEDS: u64 = 40;
@@ -124,10 +123,7 @@ impl Pair {
     fn run(&mut self, dice: &mut Dice) -> Result<u64, String> {
         let is_late = dice.one_in(2);
         for _ in 0..STEPS {
-            let pause = self.now + Nanos::ns(1 + dice.below(4_000_000));
-            let late = if is_late && dice.one_in(4) { Nanos::ns(dice.below(20_000_000)) } else { Nanos::ZERO };
-            let next = self.rust.next().min(self.port.next()).max(self.now);
-            self.now = next.min(pause).saturating_add(late);
+            self.now = next_instant([&self.rust, &self.port], self.now, is_late, dice);
             let _ = writeln!(self.log, "{} deliver", self.now);
             self.both(Side::deliver);
             self.check()?;
@@ -149,15 +145,8 @@ fn weight(dice: &mut Dice) -> Weight {
 fn compare(program: &Program, seed: u64) -> Result<u64, String> {
     let mut dice = Dice::new(seed);
     let mut pair = Pair::new(program, &mut dice);
-    let outcome = catch_unwind(AssertUnwindSafe(|| pair.run(&mut dice))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(text.unwrap_or("a panic").to_string())
-    });
-    outcome.map_err(|what| {
-        let lines: Vec<&str> = pair.log.lines().collect();
-        let last = lines[lines.len().saturating_sub(25)..].join("\n");
-        format!("replay: {SEED}={seed} cargo test -p scx --test port decisions_of_bmq\n{what}\n{last}")
-    })
+    let outcome = without_panic(|| pair.run(&mut dice));
+    outcome.map_err(|what| message(port::BMQ.name, seed, &what, &pair.log))
 }
 
 #[test]

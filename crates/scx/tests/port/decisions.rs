@@ -5,8 +5,8 @@
 //! The port runs other threads by weight, the Rust policy round robin, so these are compared only in whether they run: exactly
 //! while no promised thread with a slice is runnable on the CPU.
 
-use crate::program::{Program, SCX_EDF, SEED, only_seed, seeds};
-use crate::side::Side;
+use crate::program::{Program, SCX_EDF, only_seed, seeds};
+use crate::side::{Side, message, next_instant, without_panic};
 use fuzz::Dice;
 use port::Port;
 use sched::{
@@ -214,10 +214,7 @@ impl Pair {
     fn run(&mut self, dice: &mut Dice, steps: u32) -> Result<u64, String> {
         let is_late = dice.one_in(2) && self.is_checked;
         for _ in 0..steps {
-            let pause = self.now + Nanos::ns(1 + dice.below(4_000_000));
-            let late = if is_late && dice.one_in(4) { Nanos::ns(dice.below(20_000_000)) } else { Nanos::ZERO };
-            let next = self.rust.next().min(self.port.next()).max(self.now);
-            self.now = next.min(pause).saturating_add(late);
+            self.now = next_instant([&self.rust, &self.port], self.now, is_late, dice);
             let _ = writeln!(self.log, "{} deliver", self.now);
             self.both(Side::deliver);
             self.check()?;
@@ -246,20 +243,9 @@ pub(crate) fn drive(program: &Program, port: &'static Port, seed: u64, steps: u3
 pub(crate) fn compare(program: &Program, port: &'static Port, seed: u64, steps: u32) -> Result<u64, String> {
     let mut dice = Dice::new(seed);
     let mut pair = Pair::new(program, port, &mut dice);
-    let outcome = catch_unwind(AssertUnwindSafe(|| pair.run(&mut dice, steps)));
-    let outcome = outcome.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(text.unwrap_or("a panic").to_string())
-    });
-    let outcome = outcome
-        .map_err(|what| format!("{what}\n{}", catch_unwind(AssertUnwindSafe(|| pair.states())).unwrap_or_default()));
-    outcome.map_err(|what| {
-        let lines: Vec<&str> = pair.log.lines().collect();
-        let last = lines[lines.len().saturating_sub(25)..].join("\n");
-        format!(
-            "replay: {SEED}={seed} cargo test -p scx --test port decisions_of_{}\n{what}\n{last}",
-            port.name.replace('-', "_")
-        )
+    without_panic(|| pair.run(&mut dice, steps)).map_err(|what| {
+        let states = catch_unwind(AssertUnwindSafe(|| pair.states())).unwrap_or_default();
+        message(port.name, seed, &format!("{what}\n{states}"), &pair.log)
     })
 }
 

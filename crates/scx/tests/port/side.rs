@@ -1,7 +1,10 @@
 //! A machine that a test drives: it has the clock, and delivers the ends of slices and the alarms.
 
-use sched::{Action, Alarm, CpuId, EntityId, Input, Instant, Kicks, Machine, Policy, Topology};
+use crate::program::SEED;
+use fuzz::Dice;
+use sched::{Action, Alarm, CpuId, EntityId, Input, Instant, Kicks, Machine, Nanos, Policy, Topology};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A machine with its pending alarms.
 pub(crate) struct Side {
@@ -69,4 +72,29 @@ impl Side {
     pub(crate) fn ahead_on(&self, cpu: CpuId) -> Option<EntityId> {
         self.machine.running(cpu).filter(|&e| self.is_ahead(e))
     }
+}
+
+/// Returns the next instant of a random trace: when something is due on one of the sides, or earlier, and sometimes late.
+pub(crate) fn next_instant(sides: [&Side; 2], now: Instant, is_late: bool, dice: &mut Dice) -> Instant {
+    let pause = now + Nanos::ns(1 + dice.below(4_000_000));
+    let late = if is_late && dice.one_in(4) { Nanos::ns(dice.below(20_000_000)) } else { Nanos::ZERO };
+    let [one, other] = sides;
+    let next = one.next().min(other.next()).max(now);
+    next.min(pause).saturating_add(late)
+}
+
+/// Returns what `run` returns; a panic is a failure with its text.
+pub(crate) fn without_panic(run: impl FnOnce() -> Result<u64, String>) -> Result<u64, String> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(text.unwrap_or("a panic").to_string())
+    })
+}
+
+/// Returns the message of a failure: the line that repeats it, and the last events of the trace.
+pub(crate) fn message(port: &str, seed: u64, what: &str, log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let last = lines[lines.len().saturating_sub(25)..].join("\n");
+    let test = port.replace('-', "_");
+    format!("replay: {SEED}={seed} cargo test -p scx --test port decisions_of_{test}\n{what}\n{last}")
 }

@@ -223,3 +223,31 @@ fn admitted(run: &Run, port: &Port, without: &BTreeSet<i32>) -> Result<Vec<Promi
     }
     Ok(promises)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn the_port_of_bmq_refuses_a_recording_and_creates_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("recording");
+        let words = ["tactus-scx", "--policy", "bmq", "--native", "--record"].map(Path::new);
+        let options = Options::parse_from(words.into_iter().chain([file.as_path()]));
+        let run = Run {
+            policy: policies::find("bmq").expect("it is registered"),
+            promises: BTreeMap::new(),
+            gangs: Vec::new(),
+            length: None,
+            stop: Arc::new(AtomicBool::new(false)),
+        };
+        let Err(Failure::Input(refused)) = in_kernel(&options, &run) else { panic!("it is refused") };
+        let refused = refused.to_string();
+        assert!(refused.contains("records nothing"), "{refused}");
+        assert!(!file.exists());
+    }
+}

@@ -17,18 +17,19 @@
 mod attribution;
 mod comparison;
 mod machine;
+mod span;
 
 pub use comparison::{Choice, Comparison, Difference, Kind};
 
 use crate::recording::{Record, Recording, What};
-use attribution::{Subject, attributed};
+use attribution::{Events, Subject, attributed};
+use comparison::LATE_MOST;
 use input::problem::Problems;
 use machine::Replayed;
 use sched::{Instant, Nanos};
+use span::spans;
 use std::collections::BTreeSet;
 
-/// Maximum time from the instant at which a choice or a period is due until it comes.
-const LATE_MOST: Nanos = Nanos::ms(2);
 /// Maximum number of differences that are listed.
 const LISTED_MOST: usize = 20;
 
@@ -38,8 +39,9 @@ const LISTED_MOST: usize = 20;
 /// The policy has no port, or refuses a promise of the recording.
 pub fn replay(recording: &Recording) -> Result<Comparison, Problems> {
     let records = &recording.records;
+    let spans = spans(records);
     let mut replay = Replay {
-        records,
+        events: Events { records, spans: &spans },
         replayed: Replayed::new(&recording.header)?,
         chosen: vec![None; recording.header.cpus],
         reported: BTreeSet::new(),
@@ -59,7 +61,7 @@ pub fn replay(recording: &Recording) -> Result<Comparison, Problems> {
 }
 
 struct Replay<'a> {
-    records: &'a [Record],
+    events: Events<'a>,
     replayed: Replayed,
     /// The promise that each CPU has chosen last, until it runs.
     chosen: Vec<Option<i32>>,
@@ -72,7 +74,7 @@ struct Replay<'a> {
 impl Replay<'_> {
     /// Applies the record at this index.
     fn step(&mut self, index: usize) -> Result<(), Problems> {
-        let Record { at_ns, cpu, promise, what, .. } = self.records[index];
+        let Record { at_ns, cpu, promise, what, .. } = self.events.records[index];
         let now = Instant::at_ns(at_ns);
         self.replayed.advance(now);
         self.find_late(index, now);
@@ -145,9 +147,9 @@ impl Replay<'_> {
 
     fn differ(&mut self, index: usize, cpu: usize, kind: Kind, promises: &[i32]) {
         let since = promises.iter().map(|promise| self.replayed.agreed(*promise)).min().unwrap_or(0);
-        let pair = attributed(self.records, &Subject { index, kind, promises, since });
-        let Record { number, at_ns, .. } = self.records[index];
-        let pair = pair.map(|(one, other)| (self.records[one].number, self.records[other].number));
+        let pair = attributed(self.events, &Subject { index, kind, promises, since });
+        let Record { number, at_ns, .. } = self.events.records[index];
+        let pair = pair.map(|(one, other)| (self.events.records[one].number, self.events.records[other].number));
         let Comparison { differences, attributed, unattributed, .. } = &mut self.comparison;
         *differences += 1;
         *if pair.is_some() { attributed } else { unattributed } += 1;

@@ -36,7 +36,8 @@ fn compare(file: &Path) -> Result<Comparison, Problems> {
 fn print(comparison: &Comparison) {
     let Comparison { policy, promises, records, choices, differences, attributed, unattributed, .. } = comparison;
     let length = Nanos::ns(comparison.length_ns);
-    println!("{policy} on {} CPUs for {length}: {promises} promises, {records} records", comparison.cpus);
+    let cpus = if comparison.cpus == 1 { "1 CPU".to_string() } else { format!("{} CPUs", comparison.cpus) };
+    println!("{policy} on {cpus} for {length}: {promises} promises, {records} records");
     println!("{choices} choices, {differences} differences: {attributed} attributed, {unattributed} unattributed");
     comparison.listed.iter().for_each(list);
 }

@@ -195,6 +195,11 @@ impl Account {
         if self.state != BudgetState::Reserved {
             return;
         }
+        if self.balance <= 0 {
+            // The entity blocked when its slice was used up, before it could be stopped.
+            self.deplete();
+            return;
+        }
         if rest == Rest::Renew && !self.fixed {
             let ahead = self.deadline.since(now).scale(self.slice.as_ns(), self.period.as_ns());
             if self.balance.unsigned_abs() > ahead.as_ns() {

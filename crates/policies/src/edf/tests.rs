@@ -209,6 +209,26 @@ fn with_renew_periods_follow_the_wake_ups() {
     assert_eq!(delivered("renew"), (4_000_000, 18_000_000));
 }
 
+/// A driver that is late lets an entity run past the end of its slice. A wake-up within the period brings no new slice.
+#[test]
+fn a_wake_up_after_an_overrun_begins_no_period() {
+    use sched::{Input, Wake};
+    for rest in ["keep", "renew"] {
+        let knobs = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", rest)], &[]);
+        let mut machine = fixture::machine(&POLICY, 1, &knobs);
+        let e = machine.attach(at(0), promise(10, 4)).expect("it is admitted");
+        machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
+        let _ = machine.settle(at(0));
+        machine.input(at(5), Input::Block { cpu: CpuId::new(0) });
+        let _ = machine.settle(at(5));
+        machine.input(at(9), Input::Wake { entity: e, why: Wake::Resumed });
+        let _ = machine.settle(at(9));
+        let show = |name| machine.inspect(e, name).expect("edf shows it");
+        let held = (show("remaining"), show("deadline"), machine.running(CpuId::new(0)));
+        assert_eq!(held, (-1_000_000, 10_000_000, None), "{rest}");
+    }
+}
+
 /// `rests`, with 5 ms in every 10 ms, wakes within its period, beside `runs`, with 2 ms in every 4 ms. As in CBS,
 /// `rests` may begin a new period. Its deadline then moves as well, so no slice of `runs` is late.
 #[test]

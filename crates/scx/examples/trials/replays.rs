@@ -74,14 +74,13 @@ struct Promised {
 impl Promised {
     fn start(cpus: usize, has_gangs: bool) -> Result<Promised> {
         let mut promised = Promised { children: Vec::new(), options: Vec::new() };
-        for _ in 0..cpus {
-            for (busy, idle, promise) in PROMISES {
-                promised.add(busy, idle, promise)?;
-            }
-        }
+        // The siblings of a gang need room on several CPUs, so they come first.
         for (busy, idle, promise) in GANGS.into_iter().filter(|_| has_gangs) {
             let members = (0..cpus).map(|_| promised.add(busy, idle, promise)).collect::<Result<Vec<String>>>()?;
             promised.options.extend(["--gang".to_string(), members.join(",")]);
+        }
+        for (busy, idle, promise) in std::iter::repeat_n(PROMISES, cpus).flatten() {
+            promised.add(busy, idle, promise)?;
         }
         Ok(promised)
     }

@@ -2,8 +2,11 @@
 //!
 //! A CPU chooses while another one lets a promise wake, sleep or begin a period, or moves its thread to a queue: the choice may be of
 //! the state before or after. Two CPUs change one promise: the account then depends on which of them was first.
+//!
+//! An event takes time (`span.rs`): two events are close if at most [`CLOSE`] is between the end of one and the begin of the other.
 
-use super::comparison::Kind;
+use super::comparison::{Kind, LATE_MOST};
+use super::span::Span;
 use crate::recording::{Record, What};
 use sched::Nanos;
 
@@ -20,16 +23,35 @@ pub(super) struct Subject<'a> {
     pub(super) since: usize,
 }
 
-/// Returns the indices of two records of different CPUs, at most [`CLOSE`] apart, from which a difference follows.
-pub(super) fn attributed(records: &[Record], subject: &Subject<'_>) -> Option<(usize, usize)> {
+/// Records, and the span of each.
+#[derive(Clone, Copy)]
+pub(super) struct Events<'a> {
+    pub(super) records: &'a [Record],
+    pub(super) spans: &'a [Span],
+}
+
+impl Events<'_> {
+    fn are_close(self, one: usize, other: usize) -> bool {
+        self.spans[one].apart_ns(self.spans[other]) <= CLOSE.as_ns()
+    }
+
+    /// Whether the clocks of two records are so near that they can be close.
+    fn can_be_close(self, one: usize, other: usize) -> bool {
+        let between = self.records[one].at_ns.abs_diff(self.records[other].at_ns);
+        between <= (LATE_MOST + CLOSE).as_ns()
+    }
+}
+
+/// Returns the indices of two close records of different CPUs, from which a difference follows.
+pub(super) fn attributed(events: Events<'_>, subject: &Subject<'_>) -> Option<(usize, usize)> {
     match subject.kind {
         // 20 µs are no reason for milliseconds.
         Kind::NoChoice { .. } | Kind::NoPeriod { .. } => None,
         Kind::Choice { kernel: Some(kernel), policy: Some(policy) } if kernel.promise == policy.promise => {
-            with_choice(records, subject, changes_account).or_else(|| of_one_promise(records, subject))
+            with_choice(events, subject, changes_account).or_else(|| of_one_promise(events, subject))
         }
         Kind::Choice { .. } | Kind::Run { .. } | Kind::State => {
-            with_choice(records, subject, is_event).or_else(|| of_one_promise(records, subject))
+            with_choice(events, subject, is_event).or_else(|| of_one_promise(events, subject))
         }
     }
 }
@@ -44,21 +66,23 @@ fn is_event(what: What) -> bool {
 }
 
 /// Finds an event of one of the promises close to the record of the difference.
-fn with_choice(records: &[Record], subject: &Subject<'_>, counts: fn(What) -> bool) -> Option<(usize, usize)> {
+fn with_choice(events: Events<'_>, subject: &Subject<'_>, counts: fn(What) -> bool) -> Option<(usize, usize)> {
     let Subject { index, promises, .. } = *subject;
-    let this = records[index];
-    let explains =
-        |record: &Record| promises.contains(&record.promise) && record.cpu != this.cpu && counts(record.what);
-    let is_close = |record: &Record| record.at_ns.abs_diff(this.at_ns) <= CLOSE.as_ns();
-    let before = (0..index).rev().take_while(|at| is_close(&records[*at])).find(|at| explains(&records[*at]));
-    let after =
-        || (index + 1..records.len()).take_while(|at| is_close(&records[*at])).find(|at| explains(&records[*at]));
+    let Events { records, .. } = events;
+    let explains = |at: &usize| {
+        let Record { promise, cpu, what, .. } = records[*at];
+        promises.contains(&promise) && cpu != records[index].cpu && counts(what) && events.are_close(*at, index)
+    };
+    let can_explain = |at: &usize| events.can_be_close(*at, index);
+    let before = (0..index).rev().take_while(can_explain).find(explains);
+    let after = || (index + 1..records.len()).take_while(can_explain).find(explains);
     before.map(|before| (before, index)).or_else(|| after().map(|after| (index, after)))
 }
 
 /// Finds two events that change the account of one of the promises, since the last agreement.
-fn of_one_promise(records: &[Record], subject: &Subject<'_>) -> Option<(usize, usize)> {
+fn of_one_promise(events: Events<'_>, subject: &Subject<'_>) -> Option<(usize, usize)> {
     let Subject { index, promises, since, .. } = *subject;
+    let Events { records, .. } = events;
     let changes = |at: &usize| {
         let Record { promise, what, .. } = records[*at];
         promises.contains(&promise) && is_event(what) && what != What::Move
@@ -66,10 +90,9 @@ fn of_one_promise(records: &[Record], subject: &Subject<'_>) -> Option<(usize, u
     let changes: Vec<usize> = (since..=index).filter(changes).collect();
     // The last pair is the likeliest cause.
     for (place, &later) in changes.iter().enumerate().rev() {
-        let is_close = |at: &usize| records[later].at_ns - records[*at].at_ns <= CLOSE.as_ns();
-        for &earlier in changes[..place].iter().rev().take_while(|at| is_close(at)) {
+        for &earlier in changes[..place].iter().rev().take_while(|at| events.can_be_close(**at, later)) {
             let (one, other) = (records[earlier], records[later]);
-            let is_pair = one.promise == other.promise && one.cpu != other.cpu;
+            let is_pair = one.promise == other.promise && one.cpu != other.cpu && events.are_close(earlier, later);
             if is_pair && (changes_account(one.what) || changes_account(other.what)) {
                 return Some((earlier, later));
             }
@@ -81,6 +104,7 @@ fn of_one_promise(records: &[Record], subject: &Subject<'_>) -> Option<(usize, u
 #[cfg(test)]
 mod tests {
     use super::super::comparison::Choice;
+    use super::super::span::spans;
     use super::*;
 
     fn record(number: u64, at_us: u64, cpu: usize, promise: i32, what: What) -> Record {
@@ -93,7 +117,8 @@ mod tests {
         let choice = |promise| Choice { promise, deadline_ns: 0, left_ns: 0 };
         let kind = Kind::Choice { kernel: kernel.map(choice), policy: Some(choice(policy)) };
         let promises: Vec<i32> = kernel.into_iter().chain([policy]).collect();
-        attributed(records, &Subject { index, kind, promises: &promises, since: 0 })
+        let events = Events { records, spans: &spans(records) };
+        attributed(events, &Subject { index, kind, promises: &promises, since: 0 })
     }
 
     #[test]
@@ -124,6 +149,7 @@ mod tests {
     fn a_choice_that_does_not_come_is_never_attributed() {
         let records = [record(0, 100, 1, 7, What::Wake), record(1, 105, 0, 0, CHOICE)];
         let kind = Kind::NoChoice { since_ns: 0 };
-        assert_eq!(attributed(&records, &Subject { index: 1, kind, promises: &[7], since: 0 }), None);
+        let events = Events { records: &records, spans: &spans(&records) };
+        assert_eq!(attributed(events, &Subject { index: 1, kind, promises: &[7], since: 0 }), None);
     }
 }

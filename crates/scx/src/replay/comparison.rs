@@ -1,9 +1,13 @@
 //! [`Comparison`]: the result of a replay.
 
+use sched::Nanos;
 use serde::Serialize;
 
 /// Maximum part of the choices that may differ. Unit: percent.
 const DIFFERENCES_MOST: u64 = 1;
+
+/// Maximum time from the instant at which a choice or a period is due until it comes.
+pub(super) const LATE_MOST: Nanos = Nanos::ms(2);
 
 /// A choice of a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -194,12 +194,30 @@ impl Replayed {
             // What was charged in the last period does not count in this one.
             self.promise(number).owed = Nanos::ZERO;
         }
+        self.follow(number);
         true
     }
 
     pub(super) fn run(&mut self, number: i32) {
         self.runners.insert(number);
         self.promise(number).runs_since = Some(self.now);
+        self.follow(number);
+    }
+
+    /// A promise that ran without a slice has one now, and the kernel charges it before its CPU chooses. The machine
+    /// runs it from now on, if it would choose it.
+    fn follow(&mut self, number: i32) {
+        let promise = &self.promises[&number];
+        let (home, entity) = (promise.home, promise.entity);
+        let is_charged = promise.runs_since.is_some() && has_slice(&self.machine, promise);
+        if !is_charged || self.machine.running(home) == Some(entity) {
+            return;
+        }
+        self.settle();
+        if std::mem::take(&mut self.kicked[home.index()]) {
+            self.machine.input(self.now, Input::Kicked { cpu: home });
+            self.settle();
+        }
     }
 
     pub(super) fn stop(&mut self, number: i32) {

@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Number of seeds, and of steps of each.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 16;
 const STEPS: u32 = 400;
 
 /// Both machines on one trace.
@@ -257,7 +257,7 @@ fn compare_all(port: &'static Port) {
         runs += compare(&program, port, seed, STEPS).unwrap_or_else(|difference| panic!("{difference}"));
     }
     println!("{}: {runs} decisions for promised threads are equal", port.name);
-    assert!(only.is_some() || runs > 4_000, "{runs} decisions say little");
+    assert!(only.is_some() || runs > 1_500, "{runs} decisions say little");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use fuzz::Options;
 use sched::Descriptor;
 
 /// Number of seeds for each number of CPUs.
-const SEEDS: u64 = 6;
+const SEEDS: u64 = 3;
 
 fn hold(port: &'static Descriptor, cpus: usize, test: &str) {
     let program = if port.name == SCX_BMQ.name { Program::bmq(None) } else { Program::edf(None) };

@@ -1,0 +1,89 @@
+//! [`Span`]: the time that an event of a recording takes.
+//!
+//! A timer begins a period at one instant, and the thread comes to the queue of its CPU at a later one. Between the two, the thread is
+//! on its way: other CPUs choose, and cannot choose it.
+
+use super::comparison::LATE_MOST;
+use crate::recording::{Record, What};
+use std::collections::BTreeMap;
+
+/// From the clock with which the kernel has decided until the effect is there. Unit: ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Span {
+    begin_ns: u64,
+    end_ns: u64,
+}
+
+impl Span {
+    fn of(record: &Record) -> Span {
+        Span { begin_ns: record.at_ns, end_ns: record.at_ns + record.took_ns }
+    }
+
+    /// Returns the time between two spans; 0 if they overlap. Unit: ns.
+    pub(super) fn apart_ns(self, other: Span) -> u64 {
+        let (first, second) = if self.begin_ns <= other.begin_ns { (self, other) } else { (other, self) };
+        second.begin_ns.saturating_sub(first.end_ns)
+    }
+}
+
+/// Returns the span of each record.
+///
+/// A wake-up, or the begin of a period, lasts until its thread has come to the queue, and both records have this span. A thread that does
+/// not come within the time for which a choice may be late was not brought.
+pub(super) fn spans(records: &[Record]) -> Vec<Span> {
+    let mut spans: Vec<Span> = records.iter().map(Span::of).collect();
+    let mut under_way: BTreeMap<i32, usize> = BTreeMap::new();
+    for (index, record) in records.iter().enumerate() {
+        match record.what {
+            What::Wake | What::Renew => {
+                under_way.insert(record.promise, index);
+            }
+            What::Move => {
+                let Some(begin) = under_way.remove(&record.promise) else { continue };
+                let way = Span { begin_ns: records[begin].at_ns, end_ns: spans[index].end_ns };
+                if way.end_ns.saturating_sub(way.begin_ns) <= LATE_MOST.as_ns() {
+                    (spans[begin], spans[index]) = (way, way);
+                }
+            }
+            What::Sleep | What::Run | What::Choice { .. } => {
+                under_way.remove(&record.promise);
+            }
+            What::Begin { .. } | What::Stop | What::Yield => {}
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64, at_us: u64, promise: i32, what: What) -> Record {
+        Record { number, at_ns: at_us * 1_000, took_ns: 1_000, cpu: 0, promise, what }
+    }
+
+    fn span(begin_us: u64, end_us: u64) -> Span {
+        Span { begin_ns: begin_us * 1_000, end_ns: end_us * 1_000 }
+    }
+
+    #[test]
+    fn the_begin_of_a_period_lasts_until_the_thread_has_come_to_the_queue() {
+        let records = [record(0, 10, 7, What::Renew), record(1, 30, 8, What::Move), record(2, 60, 7, What::Move)];
+        assert_eq!(spans(&records), [span(10, 61), span(30, 31), span(10, 61)]);
+    }
+
+    #[test]
+    fn a_thread_that_runs_or_comes_too_late_was_not_on_its_way() {
+        let ran = [record(0, 10, 7, What::Renew), record(1, 30, 7, What::Run), record(2, 60, 7, What::Move)];
+        assert_eq!(spans(&ran), [span(10, 11), span(30, 31), span(60, 61)]);
+        let late = [record(0, 10, 7, What::Renew), record(1, 2_020, 7, What::Move)];
+        assert_eq!(spans(&late), [span(10, 11), span(2_020, 2_021)]);
+    }
+
+    #[test]
+    fn the_time_between_two_spans_is_from_the_end_of_the_first_one() {
+        assert_eq!(span(10, 20).apart_ns(span(25, 30)), 5_000);
+        assert_eq!(span(25, 30).apart_ns(span(10, 20)), 5_000);
+        assert_eq!(span(10, 40).apart_ns(span(25, 30)), 0);
+    }
+}

@@ -93,6 +93,12 @@ pub trait Kernel {
     /// The process has ended.
     fn threads(&self, pid: u32) -> Result<Vec<u32>>;
 
+    /// Returns the pid of the parent of process `pid`. This call takes less time than the status of a thread.
+    ///
+    /// # Errors
+    /// The process has ended.
+    fn parent(&self, pid: u32) -> Result<u32>;
+
     /// Returns the pids of the children of process `pid`, in ascending order. Ended children may be included.
     ///
     /// # Errors
@@ -399,6 +405,10 @@ impl<K: Kernel> Kernel for &K {
 
     fn threads(&self, pid: u32) -> Result<Vec<u32>> {
         (**self).threads(pid)
+    }
+
+    fn parent(&self, pid: u32) -> Result<u32> {
+        (**self).parent(pid)
     }
 
     fn children(&self, pid: u32) -> Result<Vec<u32>> {

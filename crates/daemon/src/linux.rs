@@ -184,6 +184,10 @@ impl Kernel for Linux {
         thread::threads(pid)
     }
 
+    fn parent(&self, pid: u32) -> Result<u32> {
+        thread::parent(pid)
+    }
+
     fn children(&self, pid: u32) -> Result<Vec<u32>> {
         thread::children(pid)
     }

@@ -157,6 +157,10 @@ impl Kernel for Caller {
         Ok(process.threads.clone())
     }
 
+    fn parent(&self, pid: u32) -> Result<u32> {
+        self.status(&self.open(pid)?).map(|status| status.parent)
+    }
+
     fn children(&self, pid: u32) -> Result<Vec<u32>> {
         let world = self.enter()?;
         let process = world.tasks.process_of(pid).ok_or(Error::Gone(pid))?;

@@ -8,12 +8,27 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::str::FromStr;
 
+/// Capacity with which a file is read. Most files of the kernel are shorter, and then one call reads all of it.
+const USUAL: usize = 4096;
+
 const REMEDY: &str = "run as root, outside of containers, on a kernel that is not locked down";
 
 /// Returns the content of the file at `path`.
 pub(crate) fn read(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
-    std::fs::read_to_string(path).map_err(|error| Error::from(error, format!("read {}", path.display()), REMEDY))
+    let text = File::open(path).and_then(whole).and_then(text);
+    text.map_err(|error| Error::from(error, format!("read {}", path.display()), REMEDY))
+}
+
+/// Returns the content of an open file. `take` omits the calls for the size of the file, which is 0 for these files.
+fn whole(file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(USUAL);
+    file.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Returns the trimmed content of the file at `path`, parsed.
@@ -43,16 +58,12 @@ pub(crate) fn open_in(directory: impl AsFd, name: &str, flags: OFlags) -> io::Re
 
 /// Returns the content of the file `name` in a directory, whatever its encoding.
 pub(crate) fn bytes_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_in(directory, name, OFlags::RDONLY)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    open_in(directory, name, OFlags::RDONLY).and_then(whole)
 }
 
 /// Returns the content of the file `name` in a directory.
 pub(crate) fn read_in(directory: impl AsFd, name: &str) -> io::Result<String> {
-    let mut text = String::new();
-    open_in(directory, name, OFlags::RDONLY)?.read_to_string(&mut text)?;
-    Ok(text)
+    bytes_in(directory, name).and_then(text)
 }
 
 /// Writes `text` into the file `name` in a directory.

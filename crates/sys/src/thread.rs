@@ -397,6 +397,17 @@ pub fn processes() -> Result<Vec<u32>> {
     Ok(pids)
 }
 
+/// Returns the pid of the parent of process `pid`. This call does not wait for a process inside execve(2), as a read of
+/// /proc/PID/stat does (up to 32 ms observed on Linux 6.18 while the process waits for a busy CPU).
+///
+/// # Errors
+/// The process has ended.
+pub fn parent(pid: u32) -> Result<u32> {
+    let status = file::read(format!("/proc/{pid}/status"))?;
+    let number = field(&status, "PPid:").and_then(|mut words| words.next()?.parse().ok());
+    number.ok_or_else(|| Error::Malformed { path: path(pid, "status"), wanted: "a list with a PPid" })
+}
+
 /// Returns the pids of the children of process `pid`, in ascending order. An ended child is included until it is
 /// reaped.
 ///

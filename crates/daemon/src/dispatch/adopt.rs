@@ -224,10 +224,7 @@ impl<K: Kernel> Dispatcher<K> {
         // Children of living processes are found when these processes are restored.
         let family: BTreeSet<u32> =
             known.processes.iter().map(|leader| leader.tid).chain(known.reported.clone()).collect();
-        known.reported.retain(|&pid| {
-            let parent = self.kernel.open(pid).and_then(|it| self.kernel.status(&it)).map(|status| status.parent);
-            parent.is_ok_and(|parent| !family.contains(&parent))
-        });
+        known.reported.retain(|&pid| self.kernel.parent(pid).is_ok_and(|parent| !family.contains(&parent)));
         known.processes.clear();
         if !known.reported.is_empty() {
             let found = find(&self.kernel, &known);

@@ -92,6 +92,9 @@ pub(crate) fn promises(line: &Line) -> Result<()> {
         println!("  left out: the option --tactus is needed");
         return Ok(());
     }
+    if line.leaves_out(1) {
+        return Ok(());
+    }
     let hogs = hogs(3)?;
     let (hog, meter) = &hogs[0];
     let before = sys::attributes::get(hog.pid())?;

@@ -39,6 +39,12 @@ use sys::{clock, thread};
 
 /// Maximum time from a kill or a stop of the user side until the kernel schedules by itself again.
 const GIVEN_BACK: Nanos = Nanos::s(1);
+/// Maximum time until the promises that do not fit are refused, while the program competes with hogs.
+const REFUSED: Nanos = Nanos::s(20);
+/// Number of rounds of the storm below which a trial is short.
+const SHORT: u32 = 10;
+/// Number of short-lived threads that exist at once.
+const THREADS_AT_ONCE: u32 = 20;
 /// Maximum time in which a thread that wakes every millisecond does not run after a stop of the user side: four beats of
 /// the bridge, and a slice of each hog.
 const PROGRESS: Nanos = Nanos::ms(200);
@@ -86,6 +92,18 @@ struct Line {
 
 type Check = (&'static str, fn(&Line) -> Result<()>);
 
+impl Line {
+    /// Whether a short trial leaves this check out: it has one half of the checks that take most of the time, by its seed.
+    pub(crate) fn leaves_out(&self, half: u64) -> bool {
+        let is_short = self.rounds < SHORT && !self.long;
+        let leaves_out = is_short && self.seed % 2 != half;
+        if leaves_out {
+            println!("  left out: a short trial with this seed has other checks");
+        }
+        leaves_out
+    }
+}
+
 const CHECKS: &[Check] = &[
     ("every policy schedules the kernel beside messages and hogs", policies),
     ("a promise is kept beside hogs, and the hogs share the rest", promise),
@@ -106,7 +124,7 @@ const CHECKS: &[Check] = &[
         frames::compare,
     ),
     ("a thread runs only on the CPUs of its changing mask", masks::of_threads),
-    ("10,000 short-lived threads come and go", short_lived),
+    ("short-lived threads come and go", short_lived),
     ("threads have the shares that the fair class gives them in control groups", groups::few),
     ("threads have these shares in more control groups", groups::many),
     ("control groups come and go", groups::come_and_go),
@@ -226,6 +244,9 @@ fn native(line: &Line) -> Result<()> {
         println!("  left out: this machine has several CPUs");
         return Ok(());
     }
+    if line.leaves_out(0) {
+        return Ok(());
+    }
     let hogs = hogs(5)?;
     let promised = hogs[0].0.pid().to_string();
     for times in ["9ms/10ms", "2ms/10ms", "500us/1ms", "100us/200us"] {
@@ -274,15 +295,16 @@ fn refused(line: &Line) -> Result<()> {
     let pids: Vec<String> = hogs.iter().map(|(hog, _)| hog.pid().to_string()).collect();
     let cpus = sys::cpus::online()?.len();
     let promises: Vec<String> = pids.iter().map(|pid| format!("{pid}=8ms/10ms")).collect();
-    let mut args = vec!["--policy", "edf", "--for", "2s"];
+    let mut args = vec!["--policy", "edf"];
     pids.iter().zip(&promises).for_each(|(pid, promise)| args.extend(["--pid", pid, "--promise", promise]));
-    let scheduler = Scheduler::start(line, &args)?;
+    let mut scheduler = Scheduler::start(line, &args)?;
+    // Each CPU has room for one of them.
+    scheduler.wait_for_words("refused: thread", 3 - cpus, REFUSED)?;
     let before = hogs.iter().map(|(_, meter)| meter.read()).collect::<sys::Result<Vec<_>>>()?;
     clock::sleep(Nanos::ms(1_500));
     let after = hogs.iter().map(|(_, meter)| meter.read()).collect::<sys::Result<Vec<_>>>()?;
-    let (code, errors) = scheduler.wait()?;
-    // Each CPU has room for one of them.
-    ensure!(code == Some(0) && errors.matches("refused: thread").count() == 3 - cpus, "{code:?}: {errors}");
+    let (_, errors) = scheduler.end_with_errors()?;
+    ensure!(errors.matches("refused: thread").count() == 3 - cpus, "{errors}");
     let ran = |at: usize| after[at].ran.saturating_sub(before[at].ran);
     ensure!((0..3).all(|at| !ran(at).is_zero()), "a thread never ran");
     Ok(())
@@ -299,20 +321,23 @@ fn taken(line: &Line) -> Result<()> {
 }
 
 fn short_lived(line: &Line) -> Result<()> {
+    // Two virtual CPUs in the time of a busy host take some minutes for all of them.
+    let has_time = line.long || (line.rounds >= SHORT && sys::cpus::online()?.len() == 1);
+    let rounds = if has_time { 500 } else { 50 };
     let scheduler = Scheduler::start(line, &["--policy", "eevdf"])?;
     let hogs = hogs(1)?;
-    come_and_go(500);
+    come_and_go(rounds);
     drop(hogs);
     let summary = scheduler.end()?;
-    println!("  {summary}");
-    ensure!(summary["events"].as_u64().is_some_and(|events| events >= 40_000), "too few events: {summary}");
+    println!("  {} threads: {summary}", rounds * THREADS_AT_ONCE);
+    let least = u64::from(rounds * THREADS_AT_ONCE) * 4;
+    ensure!(summary["events"].as_u64().is_some_and(|events| events >= least), "too few events: {summary}");
     Ok(())
 }
 
-/// Starts and ends 20 threads at a time.
 fn come_and_go(rounds: u32) {
     for _ in 0..rounds {
-        let threads: Vec<_> = (0..20).map(|_| std::thread::spawn(|| {})).collect();
+        let threads: Vec<_> = (0..THREADS_AT_ONCE).map(|_| std::thread::spawn(|| {})).collect();
         threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
     }
 }

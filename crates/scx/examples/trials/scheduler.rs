@@ -5,9 +5,12 @@ use anyhow::{Context, Result, bail, ensure};
 use sched::Nanos;
 use serde_json::Value;
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 use sys::clock;
 use sys::process::Process;
 
@@ -57,6 +60,10 @@ pub(crate) fn scheduler_ends_within(limit: Nanos) -> Option<Nanos> {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     child: Child,
+    /// The lines of standard error that were not read yet.
+    lines: Receiver<String>,
+    /// Those that were.
+    errors: String,
 }
 
 impl Scheduler {
@@ -64,7 +71,13 @@ impl Scheduler {
     pub(crate) fn start(line: &Line, args: &[&str]) -> Result<Scheduler> {
         let mut command = Command::new(&line.tactus_scx);
         command.args(args).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut scheduler = Scheduler { child: command.spawn().context("cannot start tactus-scx")? };
+        let mut child = command.spawn().context("cannot start tactus-scx")?;
+        let errors = child.stderr.take().context("it is piped")?;
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            BufReader::new(errors).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let mut scheduler = Scheduler { child, lines, errors: String::new() };
         let end = clock::now().saturating_add(LOADED);
         while !is_loaded()? {
             if let Some(status) = scheduler.child.try_wait()? {
@@ -104,20 +117,31 @@ impl Scheduler {
         Ok((summary, self.errors()))
     }
 
-    /// Waits for the end of the program. Returns its exit code, and what it has written on standard error.
-    pub(crate) fn wait(mut self) -> Result<(Option<i32>, String)> {
-        ensure!(self.process()?.ends_within(ENDED), "the program does not end");
-        let code = self.child.wait()?.code();
-        Ok((code, self.errors()))
+    /// Waits until the program has written `words` on standard error `count` times.
+    pub(crate) fn wait_for_words(&mut self, words: &str, count: usize, most: Nanos) -> Result<()> {
+        let end = clock::now().saturating_add(most);
+        while self.errors.matches(words).count() < count {
+            ensure!(clock::now() < end, "{words:?} was not written {count} times: {}", self.errors);
+            match self.lines.recv_timeout(Duration::from_millis(100)) {
+                Ok(line) => self.add(&line),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("the program has ended: {}", self.errors),
+            }
+        }
+        Ok(())
     }
 
+    fn add(&mut self, line: &str) {
+        self.errors.push_str(line);
+        self.errors.push('\n');
+    }
+
+    /// Returns what the program, which has ended, has written on standard error.
     fn errors(&mut self) -> String {
-        let mut text = String::new();
-        if let Some(mut errors) = self.child.stderr.take() {
-            // What can be read is better than nothing.
-            let _ = errors.read_to_string(&mut text);
+        while let Ok(line) = self.lines.recv() {
+            self.add(&line);
         }
-        text
+        std::mem::take(&mut self.errors)
     }
 }
 

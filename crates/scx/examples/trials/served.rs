@@ -90,6 +90,9 @@ pub(crate) fn orders(line: &Line) -> Result<()> {
         println!("  left out: this machine has several CPUs");
         return Ok(());
     }
+    if line.leaves_out(1) {
+        return Ok(());
+    }
     let hogs = hogs(5)?;
     let tid = |at: usize| hogs[at].0.pid();
     let read = || hogs.iter().map(|(_, meter)| Ok(meter.read()?.ran.as_ns() / 1_000)).collect::<Result<Vec<u64>>>();

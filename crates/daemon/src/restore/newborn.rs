@@ -172,9 +172,11 @@ impl Family {
             for pid in children {
                 let Some(child) = self.there(kernel.open(pid)) else { continue };
                 let identity = kernel.identity(&child);
-                let is_known = self.others.contains(&identity) || self.processes.contains_key(&identity);
+                if self.others.contains(&identity) || self.processes.contains_key(&identity) {
+                    continue;
+                }
                 let parent = self.there(kernel.status(&child)).map(|status| status.parent);
-                if !is_known && parent == Some(process.tid) {
+                if parent == Some(process.tid) {
                     self.processes.insert(identity, legacy.clone());
                     waiting.push(identity);
                 }

@@ -57,7 +57,7 @@ use sys::{affinity, clock};
 /// Time within which all threads must be restored after the death of a daemon or its guardian.
 const PROMISED: Nanos = Nanos::s(1);
 /// Maximum time that a step of a few milliseconds may take on a busy machine.
-const PATIENCE: Nanos = Nanos::s(5);
+const PATIENCE: Nanos = Nanos::s(20);
 /// Maximum time to wait for other test processes that use the host.
 const PATIENCE_WITH_OTHERS: Nanos = Nanos::s(300);
 /// Priorities of a raised thread: the usual priority, that of the threads that serve vCPUs, and that of the dispatched
@@ -176,19 +176,22 @@ fn share(pid: u32, time: Nanos) -> u64 {
     (after - before).as_ns() * 100 / length.as_ns()
 }
 
-/// Asserts that all threads have the attributes `before` within [`PROMISED`] after `begin`. Prints the time that this
-/// took.
+/// Asserts that all threads have the attributes `before` within [`PROMISED`] after `begin`, and keep them while the others
+/// are observed. Prints the time that this took.
 fn assert_restored(begin: Instant, tids: &[u32], before: &[Now]) {
-    let mut now = Vec::new();
-    let end = begin + PROMISED;
-    loop {
-        now.splice(.., Now::of_all(tids));
-        if now == before {
-            return eprintln!("all threads were as before after {}", clock::now().since(begin));
+    // To observe a thousand threads takes half a second on a slow machine, so each thread is awaited in turn.
+    for (&tid, before) in tids.iter().zip(before) {
+        loop {
+            let now = Now::of(tid);
+            if now == *before {
+                break;
+            }
+            assert!(clock::now() < begin + PROMISED, "not as before within {PROMISED}: {now:#?}, and not {before:#?}");
+            clock::sleep(Nanos::us(300));
         }
-        assert!(clock::now() < end, "not as before within {PROMISED}: {now:#?}, and not {before:#?}");
-        clock::sleep(Nanos::us(300));
     }
+    eprintln!("all threads were as before after {}", clock::now().since(begin));
+    assert_eq!(Now::of_all(tids), before, "they stay so");
 }
 
 /// Returns whether the thread has a priority of Tactus, its own or inherited, and is confined to one CPU.

@@ -194,14 +194,15 @@ impl Replayed {
             // What was charged in the last period does not count in this one.
             self.promise(number).owed = Nanos::ZERO;
         }
-        self.follow(number);
+        if matches!(what, What::Renew) {
+            self.follow(number);
+        }
         true
     }
 
     pub(super) fn run(&mut self, number: i32) {
         self.runners.insert(number);
         self.promise(number).runs_since = Some(self.now);
-        self.follow(number);
     }
 
     /// A promise that ran without a slice has one now, and the kernel charges it before its CPU chooses. The machine

@@ -59,6 +59,7 @@ fn the_recording_of_a_broken_port_differs() {
         ("a promised thread that wakes does not preempt", &EDF),
         ("slices do not end", &EDF),
         ("a yield keeps the slice", &EDF),
+        ("a new nice value begins a new period", &EDF),
         ("the periods of a gang follow wake-ups", &GANG_EDF),
         ("a sibling that wakes late has its whole slice", &GANG_EDF),
         ("a later sibling has a phase of its own", &GANG_EDF),

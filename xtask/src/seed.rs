@@ -10,7 +10,8 @@ use std::process::Command;
 /// Seed of a source tree without a git repository.
 const WITHOUT_GIT: u64 = 1;
 
-/// Environment variable with the seed of the faults in tests of live runs.
+/// Environment variable with the seed of the faults in tests of live runs, and of the part of the exhaustive checks that a
+/// commit has.
 pub(crate) const FAULT_SEED: &str = "TACTUS_FAULT_SEED";
 
 /// Returns the first 32 bits of the hash of the last commit's source tree.

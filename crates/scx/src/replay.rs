@@ -92,7 +92,7 @@ impl Replay<'_> {
             What::Run => self.run(index, cpu, promise),
             What::Stop => self.replayed.stop(promise),
             // The policy knows of it already.
-            What::Move => {}
+            What::Move => self.replayed.come(promise),
             What::Choice { deadline_ns, left_ns } => {
                 self.chosen[cpu] = Some(promise);
                 let kernel = (promise != 0).then_some(Choice { promise, deadline_ns, left_ns });

@@ -16,7 +16,7 @@ const REMEDY: &str = "run as root, outside of containers, on a kernel that is no
 /// Returns the content of the file at `path`.
 pub(crate) fn read(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
-    let text = File::open(path).and_then(whole).and_then(text);
+    let text = File::open(path).and_then(whole).and_then(utf8);
     text.map_err(|error| Error::from(error, format!("read {}", path.display()), REMEDY))
 }
 
@@ -27,7 +27,7 @@ fn whole(file: File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn text(bytes: Vec<u8>) -> io::Result<String> {
+fn utf8(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn bytes_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u8>> 
 
 /// Returns the content of the file `name` in a directory.
 pub(crate) fn read_in(directory: impl AsFd, name: &str) -> io::Result<String> {
-    bytes_in(directory, name).and_then(text)
+    bytes_in(directory, name).and_then(utf8)
 }
 
 /// Writes `text` into the file `name` in a directory.

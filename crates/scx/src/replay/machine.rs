@@ -18,6 +18,8 @@ struct Promise {
     home: CpuId,
     /// From this instant on, its time is charged in the kernel; `None`: it does not run.
     runs_since: Option<Instant>,
+    /// Whether a period has begun and the thread has not come to the queue of its CPU since.
+    is_under_way: bool,
     /// Time that the kernel has charged, and the machine has not: the thread ran while the machine ran another one.
     owed: Nanos,
     /// End of the last period whose slice the policy has ended.
@@ -164,7 +166,15 @@ impl Replayed {
         let params = Params { reservation: Some(reservation), affinity, group, ..Params::default() };
         let entity = self.machine.attach(self.now, params).map_err(refused)?;
         self.numbers.insert(entity, number);
-        let promise = Promise { entity, home, runs_since: None, owed: Nanos::ZERO, used_up: None, agreed: index };
+        let promise = Promise {
+            entity,
+            home,
+            runs_since: None,
+            is_under_way: false,
+            owed: Nanos::ZERO,
+            used_up: None,
+            agreed: index,
+        };
         self.promises.insert(number, promise);
         Ok(())
     }
@@ -194,21 +204,30 @@ impl Replayed {
             // What was charged in the last period does not count in this one.
             self.promise(number).owed = Nanos::ZERO;
         }
-        if matches!(what, What::Renew) {
-            self.follow(number);
-        }
+        self.promise(number).is_under_way = what == What::Renew;
+        self.follow(number);
         true
+    }
+
+    /// The thread of a promise has come to the queue of its CPU.
+    pub(super) fn come(&mut self, number: i32) {
+        self.promise(number).is_under_way = false;
     }
 
     pub(super) fn run(&mut self, number: i32) {
         self.runners.insert(number);
         self.promise(number).runs_since = Some(self.now);
+        self.follow(number);
     }
 
-    /// A promise that ran without a slice has one now, and the kernel charges it before its CPU chooses. The machine
-    /// runs it from now on, if it would choose it.
+    /// A period has begun while the thread ran without a slice, or was on its way to a CPU. The kernel charges it before this CPU
+    /// chooses, so the machine runs it from now on, if it would choose it. A thread that runs for another reason without a
+    /// choice is a difference.
     fn follow(&mut self, number: i32) {
         let promise = &self.promises[&number];
+        if !promise.is_under_way {
+            return;
+        }
         let (home, entity) = (promise.home, promise.entity);
         let is_charged = promise.runs_since.is_some() && has_slice(&self.machine, promise);
         if !is_charged || self.machine.running(home) == Some(entity) {

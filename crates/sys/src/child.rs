@@ -80,8 +80,10 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         // The child may have ended already. The kernel may withhold the CPU from a SCHED_DEADLINE thread for good, and such a
-        // thread does not end when it is killed (Linux 6.18).
-        let _ = attributes::set(self.pid(), Attributes::of(Policy::Other { nice: 0 }));
+        // thread does not end when it is killed (Linux 6.18). Other children keep their class: an observer compares it.
+        if attributes::get(self.pid()).is_ok_and(|it| matches!(it.policy, Policy::Deadline { .. })) {
+            let _ = attributes::set(self.pid(), Attributes::of(Policy::Other { nice: 0 }));
+        }
         let _ = self.process.kill();
         if self.process.ends_within(END) {
             let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);

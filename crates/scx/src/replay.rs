@@ -22,7 +22,7 @@ mod span;
 pub use comparison::{Choice, Comparison, Difference, Kind};
 
 use crate::recording::{Record, Recording, What};
-use attribution::{Events, Subject, attributed};
+use attribution::{Events, Pair, Subject, attributed};
 use comparison::LATE_MOST;
 use input::problem::Problems;
 use machine::Replayed;
@@ -147,7 +147,11 @@ impl Replay<'_> {
 
     fn differ(&mut self, index: usize, cpu: usize, kind: Kind, promises: &[i32]) {
         let since = promises.iter().map(|promise| self.replayed.agreed(*promise)).min().unwrap_or(0);
-        let pair = attributed(self.events, &Subject { index, kind, promises, since });
+        let subject = Subject { index, kind, promises, since };
+        let pair = attributed(self.events, &subject).or_else(|| self.earlier_pair(kind));
+        if let Some(pair) = pair {
+            self.replayed.dispute(promises, pair);
+        }
         let Record { number, at_ns, .. } = self.events.records[index];
         let pair = pair.map(|(one, other)| (self.events.records[one].number, self.events.records[other].number));
         let Comparison { differences, attributed, unattributed, .. } = &mut self.comparison;
@@ -156,10 +160,81 @@ impl Replay<'_> {
         self.found.push(Difference { number, at_ns, cpu, kind, pair });
     }
 
+    /// The account of a promise differs up to the end of its period, in each choice that depends on it. Returns the two records
+    /// from which the first of these differences follows.
+    fn earlier_pair(&self, kind: Kind) -> Option<Pair> {
+        let Kind::Choice { kernel, policy } = kind else { return None };
+        [kernel, policy].iter().flatten().find_map(|choice| self.replayed.disputed(choice))
+    }
+
     fn finish(mut self) -> Comparison {
         self.found.sort_by_key(|difference| difference.pair.is_some());
         self.found.truncate(LISTED_MOST);
         self.comparison.listed = self.found;
         self.comparison
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Header;
+
+    /// A promise of 1 ms in this period begins on CPU 0.
+    fn begin(promise: i32, period_ms: u64) -> (u64, usize, i32, What) {
+        let (slice_ns, period_ns) = (1_000_000, period_ms * 1_000_000);
+        (0, 0, promise, What::Begin { slice_ns, period_ns, is_hard: false, home: 0, gang: 0 })
+    }
+
+    fn choice(deadline_us: u64, left_us: i64) -> What {
+        What::Choice { deadline_ns: deadline_us * 1_000, left_ns: left_us * 1_000 }
+    }
+
+    /// CPU 0 chooses promise 7, just after promise 8 wakes, which has an earlier deadline. It wakes on CPU `waker`. Promise 7 then runs
+    /// without the machine, and owes this time when it sleeps. At its wake-up, the rest of its slice is too large for the
+    /// rest of its period by the account of the machine, but not by that of the kernel.
+    fn with_a_wake_up_on(waker: usize) -> Comparison {
+        let events = [
+            begin(7, 10),
+            begin(8, 5),
+            (10, 0, 7, What::Wake),
+            (11, waker, 8, What::Wake),
+            (12, 0, 7, choice(10_010, 1_000)),
+            (13, 0, 7, What::Run),
+            (33, 0, 8, choice(5_011, 1_000)),
+            (33, 0, 7, What::Stop),
+            (34, 0, 8, What::Run),
+            (60, 0, 8, What::Stop),
+            (60, 0, 8, What::Sleep),
+            (61, 0, 7, choice(10_010, 980)),
+            (62, 0, 7, What::Run),
+            (63, 0, 7, What::Stop),
+            (64, 0, 7, What::Sleep),
+            (110, 0, 7, What::Wake),
+            (112, 0, 7, choice(10_010, 979)),
+        ];
+        let record = |(number, (at_us, cpu, promise, what)): (usize, (u64, usize, i32, What))| Record {
+            number: number as u64,
+            at_ns: at_us * 1_000,
+            took_ns: 0,
+            cpu,
+            promise,
+            what,
+        };
+        let records = events.into_iter().enumerate().map(record).collect();
+        replay(&Recording::new(Header::new("edf", 2), records)).unwrap()
+    }
+
+    #[test]
+    fn a_difference_that_follows_from_an_attributed_one_is_attributed_to_the_same_records() {
+        let comparison = with_a_wake_up_on(1);
+        assert_eq!((comparison.differences, comparison.attributed), (2, 2), "{comparison:?}");
+        assert_eq!(comparison.listed[1].pair, comparison.listed[0].pair);
+    }
+
+    #[test]
+    fn a_difference_that_follows_from_an_unattributed_one_is_not_attributed() {
+        let comparison = with_a_wake_up_on(0);
+        assert_eq!((comparison.differences, comparison.unattributed), (2, 2), "{comparison:?}");
     }
 }

@@ -13,6 +13,9 @@ use sched::Nanos;
 /// Maximum time between two events on different CPUs of which one need not know of the other.
 pub(super) const CLOSE: Nanos = Nanos::us(20);
 
+/// Indices of two close records of different CPUs.
+pub(super) type Pair = (usize, usize);
+
 /// What a difference is about.
 pub(super) struct Subject<'a> {
     /// Index of the record at which it was found.
@@ -43,7 +46,7 @@ impl Events<'_> {
 }
 
 /// Returns the indices of two close records of different CPUs, from which a difference follows.
-pub(super) fn attributed(events: Events<'_>, subject: &Subject<'_>) -> Option<(usize, usize)> {
+pub(super) fn attributed(events: Events<'_>, subject: &Subject<'_>) -> Option<Pair> {
     match subject.kind {
         // 20 µs are no reason for milliseconds.
         Kind::NoChoice { .. } | Kind::NoPeriod { .. } => None,
@@ -66,7 +69,7 @@ fn is_event(what: What) -> bool {
 }
 
 /// Finds an event of one of the promises close to the record of the difference.
-fn with_choice(events: Events<'_>, subject: &Subject<'_>, counts: fn(What) -> bool) -> Option<(usize, usize)> {
+fn with_choice(events: Events<'_>, subject: &Subject<'_>, counts: fn(What) -> bool) -> Option<Pair> {
     let Subject { index, promises, .. } = *subject;
     let Events { records, .. } = events;
     let explains = |at: &usize| {
@@ -80,7 +83,7 @@ fn with_choice(events: Events<'_>, subject: &Subject<'_>, counts: fn(What) -> bo
 }
 
 /// Finds two events that change the account of one of the promises, since the last agreement.
-fn of_one_promise(events: Events<'_>, subject: &Subject<'_>) -> Option<(usize, usize)> {
+fn of_one_promise(events: Events<'_>, subject: &Subject<'_>) -> Option<Pair> {
     let Subject { index, promises, since, .. } = *subject;
     let Events { records, .. } = events;
     let changes = |at: &usize| {
@@ -113,7 +116,7 @@ mod tests {
 
     const CHOICE: What = What::Choice { deadline_ns: 0, left_ns: 0 };
 
-    fn pair(records: &[Record], index: usize, kernel: Option<i32>, policy: i32) -> Option<(usize, usize)> {
+    fn pair(records: &[Record], index: usize, kernel: Option<i32>, policy: i32) -> Option<Pair> {
         let choice = |promise| Choice { promise, deadline_ns: 0, left_ns: 0 };
         let kind = Kind::Choice { kernel: kernel.map(choice), policy: Some(choice(policy)) };
         let promises: Vec<i32> = kernel.into_iter().chain([policy]).collect();

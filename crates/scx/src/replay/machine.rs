@@ -1,5 +1,6 @@
 //! [`Replayed`]: the machine of the policy, which receives recorded events.
 
+use super::attribution::Pair;
 use super::comparison::Choice;
 use crate::recording::{Header, What};
 use input::problem::{Problem, Problems};
@@ -26,6 +27,8 @@ struct Promise {
     used_up: Option<Instant>,
     /// Index of the record at which kernel and policy have last agreed on a choice of this promise.
     agreed: usize,
+    /// End of the period in which they have differed since, and the two records from which this follows.
+    disputed: Option<(Instant, Pair)>,
 }
 
 /// The machine, with the promises of the recording.
@@ -174,6 +177,7 @@ impl Replayed {
             owed: Nanos::ZERO,
             used_up: None,
             agreed: index,
+            disputed: None,
         };
         self.promises.insert(number, promise);
         Ok(())
@@ -299,7 +303,30 @@ impl Replayed {
 
     /// Kernel and policy have chosen the same.
     pub(super) fn agree(&mut self, numbers: &[i32], index: usize) {
-        numbers.iter().for_each(|number| self.promise(*number).agreed = index);
+        for number in numbers {
+            let promise = self.promise(*number);
+            promise.agreed = index;
+            // While it owes time, the rules of a sleep and of a wake-up find another account than in the kernel.
+            if promise.owed.is_zero() {
+                promise.disputed = None;
+            }
+        }
+    }
+
+    /// Kernel and policy differ on these promises, because of these two records.
+    pub(super) fn dispute(&mut self, numbers: &[i32], pair: Pair) {
+        for number in numbers {
+            if let Some(promise) = self.promises.get_mut(number) {
+                promise.disputed = Some((deadline_of(&self.machine, promise.entity), pair));
+            }
+        }
+    }
+
+    /// Returns the two records because of which kernel and policy have differed on the promise of this choice, in the same
+    /// period, and have had different accounts since.
+    pub(super) fn disputed(&self, choice: &Choice) -> Option<Pair> {
+        let (period, pair) = self.promises.get(&choice.promise)?.disputed?;
+        (period.as_ns() == choice.deadline_ns).then_some(pair)
     }
 
     /// Returns the index of the record at which kernel and policy last agreed on this promise.

@@ -127,6 +127,10 @@ s32 BPF_PROG(fair_cgroup_init, struct cgroup *cgrp, struct scx_cgroup_init_args 
 		group->path[at] = at < level ? parent->path[at] : own.slot;
 	group->weight = weight_of_group(args->weight);
 	group->sum = 0;
+	group->own = 0;
+	group->ahead = 0;
+	group->running = 0;
+	group->since = 0;
 	group->seen = parent->clock;
 	group->is_counted = false;
 	group->is_throttled = false;
@@ -155,6 +159,7 @@ void BPF_PROG(fair_cgroup_exit, struct cgroup *cgrp)
 	group = group_at(slot.slot);
 	groups_sync(group);
 	group->sum = 0;
+	group->own = 0;
 	groups_settle(group);
 	fair_set_limit(group, now, 0, 0, 0);
 	/* A thread that exits may still have this slot. */

@@ -33,8 +33,14 @@
 #define MOVES 64
 /* Time until a timer goes on to move threads. */
 #define AGAIN_TO_MOVE_NS 20000ULL
-/* Below this remaining quota, a timer ends a run. A slice ends at a tick, which may be 10 ms late. */
-#define QUOTA_SHORT_NS 16000000ULL
+/* A slice ends at a tick, which may be 10 ms late. If a run is to end within this time, a timer ends it. */
+#define RUN_SHORT_NS 16000000ULL
+/*
+ * While others wait, a run ends after this time, times 1 + log2 of the number of CPUs, of which at most 8 count. Source: the base slice of
+ * the fair class, kernel/sched/fair.c (sysctl_sched_base_slice, get_update_sysctl_factor), Linux 7.2, which ends it with HRTICK.
+ */
+#define FAIR_TURN_NS 700000ULL
+#define FAIR_TURN_CPUS_MAX 8
 
 /* The timer of a group, for the begin of a period. */
 struct refill {
@@ -48,20 +54,24 @@ struct {
 	__type(value, struct refill);
 } refills SEC(".maps");
 
-/* The timer of a CPU, for the end of a quota. */
-struct quota_end {
+/* The timer of a CPU, for the end of a run. */
+struct run_end {
 	struct bpf_timer timer;
+	/* Whether the run for which the timer is set goes on. */
+	u32 is_due;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, CPUS_MAX);
 	__type(key, u32);
-	__type(value, struct quota_end);
-} quota_ends SEC(".maps");
+	__type(value, struct run_end);
+} run_ends SEC(".maps");
 
 /* When a far thread was inserted last. */
 static u64 fair_far_at;
+/* How long a thread runs while others wait. */
+static volatile u64 fair_turn_ns = FAIR_TURN_NS;
 
 /* The record of a thread in the program; 0: none. */
 static struct member *member_of(struct task_struct *p);
@@ -214,21 +224,28 @@ static s32 fair_select_cpu(struct task_struct *p, struct member *member, s32 pre
 
 /* ---- Runs ---- */
 
-/* Begins to charge a thread. */
-__noinline int fair_begin(struct member *member, u32 weight, u64 now)
+/*
+ * Begins to charge a thread. `is_first`: it comes as the first one of the order. A thread that resumes its run after one of a higher class
+ * may be far ahead of others, which wait.
+ */
+__noinline int fair_begin(struct member *member, u32 weight, u64 now, bool is_first)
 {
+	struct group *leaf;
 	s64 ahead, near;
 
 	if (!member)
 		return 0;
 	bpf_spin_lock(&groups_lock);
 	groups_advance(now);
-	ahead = groups_place(group_of(member), member, weight) - group_at(ROOT)->clock;
+	leaf = group_of(member);
+	ahead = groups_place(leaf, member, weight) - group_at(ROOT)->clock;
 	/* The CPUs have more time than the threads before this one can use. */
 	near = groups_span(NEAR_NS);
-	if (ahead > near)
+	if (is_first && ahead > near)
 		group_at(ROOT)->clock += ahead - near;
 	groups_busy++;
+	leaf->running++;
+	leaf->since += now;
 	bpf_spin_unlock(&groups_lock);
 	member->since = now;
 	member->is_running = true;
@@ -257,7 +274,8 @@ __noinline u64 fair_reserve(struct member *member, u64 now)
 /* Ends to charge a thread. */
 __noinline int fair_end(struct member *member, u64 now)
 {
-	u64 ran;
+	struct group *leaf;
+	u64 ran, ahead;
 
 	if (!member)
 		return 0;
@@ -265,8 +283,14 @@ __noinline int fair_end(struct member *member, u64 now)
 	bpf_spin_lock(&groups_lock);
 	groups_advance(now);
 	groups_busy--;
+	leaf = group_of(member);
+	leaf->running--;
+	leaf->since -= member->since;
+	ahead = DIVIDED(ran << TAG_SHIFT, member->weight);
+	member->tag += ahead;
+	if (member->is_active)
+		leaf->ahead += member->weight * ahead;
 	bpf_spin_unlock(&groups_lock);
-	member->tag += DIVIDED(ran << TAG_SHIFT, member->weight);
 	member->is_running = false;
 	member->reserved = ran - member->reserved;
 	return 0;
@@ -288,14 +312,24 @@ __noinline int fair_charge(struct member *member)
 	return 0;
 }
 
+/* Ends the run on a CPU after this time. */
+static void fair_end_after(s32 cpu, u64 time)
+{
+	u32 at = cpu;
+	struct run_end *end = bpf_map_lookup_elem(&run_ends, &at);
+
+	if (!end)
+		return;
+	end->is_due = true;
+	bpf_timer_start(&end->timer, time, BPF_F_TIMER_CPU_PIN);
+}
+
 /* A thread begins to run by weight on this CPU. Its slice is at most FAIR_SLICE_NS. */
 static void fair_running(struct task_struct *p, struct member *member, s32 cpu, u64 now)
 {
-	struct quota_end *end;
 	u64 room = UNLIMITED;
-	u32 at = cpu;
 
-	fair_begin(member, weight_of(p), now);
+	fair_begin(member, weight_of(p), now, p->scx.slice >= FAIR_SLICE_NS);
 	if (groups_limited)
 		room = fair_reserve(member, now);
 	/* The kernel gives some threads without a decision a long slice. */
@@ -304,20 +338,27 @@ static void fair_running(struct task_struct *p, struct member *member, s32 cpu, 
 	if (!room && !must_run(p)) {
 		set_slice(p, 0);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (room && room < QUOTA_SHORT_NS) {
-		end = bpf_map_lookup_elem(&quota_ends, &at);
-		if (end)
-			bpf_timer_start(&end->timer, room, BPF_F_TIMER_CPU_PIN);
+		return;
 	}
+	if (room > fair_turn_ns && scx_bpf_dsq_nr_queued(FAIR) > 0)
+		room = fair_turn_ns;
+	if (room && room < RUN_SHORT_NS)
+		fair_end_after(cpu, room);
 }
 
 static void fair_stopping(struct member *member, u64 now)
 {
+	u32 cpu = bpf_get_smp_processor_id();
+	struct run_end *end;
+
 	if (!member->is_running)
 		return;
 	fair_end(member, now);
 	if (groups_limited)
 		fair_charge(member);
+	end = bpf_map_lookup_elem(&run_ends, &cpu);
+	if (end)
+		end->is_due = false;
 }
 
 /* A thread sleeps. */
@@ -438,9 +479,10 @@ static void fair_dispatch(s32 cpu, struct task_struct *prev, struct member *memb
 
 /* ---- Timers ---- */
 
-static int fair_end_quota(void *map, u32 *cpu, struct quota_end *end)
+static int fair_end_run(void *map, u32 *cpu, struct run_end *end)
 {
-	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	if (end->is_due)
+		scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
 
@@ -528,16 +570,21 @@ static int fair_refill(void *map, u32 *key, struct refill *refill)
 static s32 fair_init(void)
 {
 	u32 count = scx_bpf_nr_cpu_ids(), at;
+	u64 turn = FAIR_TURN_NS;
 
 	bpf_for(at, 0, count) {
 		u32 cpu = at;
-		struct quota_end *end = bpf_map_lookup_elem(&quota_ends, &cpu);
+		struct run_end *end = bpf_map_lookup_elem(&run_ends, &cpu);
 
 		if (!end)
 			break;
-		bpf_timer_init(&end->timer, &quota_ends, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&end->timer, fair_end_quota);
+		/* The number of CPUs up to here is a power of two. */
+		if (at && at < FAIR_TURN_CPUS_MAX && !(at & (at + 1)))
+			turn += FAIR_TURN_NS;
+		bpf_timer_init(&end->timer, &run_ends, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&end->timer, fair_end_run);
 	}
+	fair_turn_ns = turn;
 	return scx_bpf_create_dsq(FAIR, -1);
 }
 

@@ -18,8 +18,9 @@
  * member would have received nothing up to then. Source: EEVDF, Stoica and Abdel-Wahab 1995, section 4 (join and leave); the limits
  * of the lag as in kernel/sched/fair.c, Linux 7.2 (entity_lag).
  *
- * A thread that wakes runs at once or at the end of the present slice, so one that sleeps for a few ms at a time receives up to 5 points of
- * share more than by the fair class, from the other threads of its group.
+ * The fair class places a thread that returns at the mean of the tags in its group (avg_vruntime). If the group has received more
+ * than its share, this mean is ahead of the clock, and the thread waits with the others for the next turn of the group. The debt of the
+ * group is then that of all its active threads, and the clock moves so that it remains the same in sum.
  *
  * Limits. At most GROUPS_MAX groups and LEVELS − 1 levels below the root; the threads of a further group count as threads of its
  * parent. Each operation takes time in proportion to the level of the group, under one lock for all CPUs. On several CPUs, a share that
@@ -48,8 +49,14 @@ struct group {
 	u64 clock;
 	/* The clock of the parent up to which `clock` is up to date. */
 	u64 seen;
-	/* Sum of the weights of the active members. */
+	/* Sum of the weights of the active members, and of those of them that are threads. */
 	u64 sum;
+	u64 own;
+	/* Sum over the active threads: weight × (tag − clock). Threads that run are charged up to the begin of their run. */
+	u64 ahead;
+	/* Number of these threads that run, and the sum of the times at which they began. */
+	u64 running;
+	u64 since;
 	u32 weight;
 	/* The root has level 0. */
 	u32 level;
@@ -215,6 +222,13 @@ static __always_inline void groups_advance(u64 now)
 	root->clock += DIVIDED(smaller(passed, 0xffffffffULL) * groups_busy << TAG_SHIFT, root->sum);
 }
 
+/* Advances the clock of a group. */
+static __always_inline void groups_move(struct group *group, s64 by)
+{
+	group->clock += by;
+	group->ahead -= group->own * by;
+}
+
 /* Brings the clocks from the root to a group up to date. */
 static __always_inline void groups_sync(struct group *leaf)
 {
@@ -231,7 +245,7 @@ static __always_inline void groups_sync(struct group *leaf)
 		parent = group_at(leaf->path[at - 1]);
 		passed = parent->clock - group->seen;
 		group->seen = parent->clock;
-		group->clock += scaled(passed, (u64)group->is_counted * group->weight, group->sum);
+		groups_move(group, scaled(passed, (u64)group->is_counted * group->weight, group->sum));
 	}
 }
 
@@ -279,7 +293,23 @@ static __always_inline void groups_spread(struct group *leaf, s64 lag)
 	}
 	/* The members of a throttled group take the lag when they run again. */
 	group = group_at(found);
-	group->clock += scaled(lag, (u64)(group->is_throttled ^ 1) << TAG_SHIFT, group->sum);
+	groups_move(group, scaled(lag, (u64)(group->is_throttled ^ 1) << TAG_SHIFT, group->sum));
+}
+
+/*
+ * Returns how far the mean of the tags of a group is ahead of its clock. The members of the root receive all CPU time, so their mean is the
+ * clock. The mean of a group with groups below is not known.
+ */
+static __always_inline s64 groups_mean(struct group *leaf)
+{
+	u64 known = nonzero(level_of(leaf)) & (nonzero(leaf->own ^ leaf->sum) ^ 1);
+	u64 running = (leaf->running * groups_at - leaf->since) << TAG_SHIFT;
+	s64 mean = scaled(leaf->ahead + running, known, leaf->own), sign = mean >> 63;
+	u64 size;
+
+	barrier_var(sign);
+	size = smaller((mean ^ sign) - sign, DISTANCE_MAX);
+	return ((s64)size ^ sign) - sign;
 }
 
 /* Returns how far a tag is ahead of the clock of its group, by the clock of the root. */
@@ -338,10 +368,10 @@ static __always_inline s64 groups_lag_left(struct member *member)
 	return rest < member->term ? scaled(member->lag, (u64)rest >> 8, (member->term >> 8) ?: 1) : member->lag;
 }
 
-/* Returns the lag of an active thread in ns, at most `most`. The clocks must be up to date. */
-static __always_inline s64 groups_lag(struct group *leaf, struct member *member, s64 most)
+/* Returns the lag of an active thread behind a tag in ns, at most `most`. The clocks must be up to date. */
+static __always_inline s64 groups_lag(u64 at, struct member *member, s64 most)
 {
-	s64 behind = leaf->clock - member->tag, sign = behind >> 63;
+	s64 behind = at - member->tag, sign = behind >> 63;
 	u64 distance, limit = DIVIDED((u64)most << TAG_SHIFT, member->weight);
 
 	barrier_var(sign);
@@ -353,42 +383,57 @@ static __always_inline s64 groups_lag(struct group *leaf, struct member *member,
 static __always_inline void groups_leave(struct member *member)
 {
 	struct group *leaf = group_of(member);
-	s64 distance;
+	s64 distance, mean, rest;
 
 	if (!member->is_active)
 		return;
 	groups_sync(leaf);
-	member->lag = groups_lag(leaf, member, LAG_IDLE_NS);
-	distance = groups_distance(leaf, member->tag);
+	/* The last thread takes the debt of the group along. */
+	mean = groups_mean(leaf) * nonzero(leaf->own - member->weight);
+	member->lag = groups_lag(leaf->clock + mean, member, LAG_IDLE_NS);
+	distance = groups_distance(leaf, member->tag - mean);
 	member->term = distance > 0 ? distance : 0;
 	member->due = group_at(ROOT)->clock + member->term;
 	member->is_active = false;
 	leaf->sum -= member->weight;
+	leaf->own -= member->weight;
+	leaf->ahead -= member->weight * (member->tag - leaf->clock);
 	groups_settle(leaf);
-	groups_spread(leaf, member->lag);
+	/* The debt of the group remains with the others. */
+	rest = scaled(mean, member->weight, 1ULL << TAG_SHIFT);
+	groups_spread(leaf, member->lag - rest);
 }
 
 /* Makes a thread active, if it is not: from now on, its group owes CPU time to it. Brings the clocks up to date. */
 static __always_inline void groups_join(struct group *leaf, struct member *member, u32 weight)
 {
-	s64 lag, limit;
+	s64 lag, limit, mean, ahead;
 
 	if (!member->is_active) {
 		lag = groups_lag_left(member);
 		/* The other members give what they got. */
 		groups_spread(leaf, -lag);
 		groups_sync(leaf);
-		leaf->sum += weight;
-		groups_settle(leaf);
-		member->tag = leaf->clock - scaled(lag, 1ULL << TAG_SHIFT, weight);
+		mean = groups_mean(leaf);
+		ahead = mean - scaled(lag, 1ULL << TAG_SHIFT, weight);
+		member->tag = leaf->clock + ahead;
 		member->weight = weight;
 		member->is_active = true;
+		leaf->sum += weight;
+		leaf->own += weight;
+		leaf->ahead += weight * ahead;
+		groups_settle(leaf);
+		/* The thread takes its part of the debt of the group. */
+		groups_move(leaf, scaled(mean, weight, leaf->own));
 		return;
 	}
 	groups_sync(leaf);
 	limit = DIVIDED((u64)LAG_ACTIVE_NS << TAG_SHIFT, member->weight);
-	if ((s64)(leaf->clock - member->tag) > limit)
-		member->tag = leaf->clock - limit;
+	ahead = leaf->clock - member->tag - limit;
+	if (ahead > 0) {
+		member->tag += ahead;
+		leaf->ahead += member->weight * ahead;
+	}
 }
 
 /* Returns the place of a thread in the order of all threads, and makes it active. */

@@ -72,14 +72,14 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode> {
     let mut steps = vec![Step::new("formatting", formatting)];
     if !crates.is_empty() {
         let linted = crates.clone();
-        steps.push(Step { name: "lints", check: Box::new(move || lints(&linted)) });
+        steps.push(Step::new("lints", move || lints(&linted)));
     }
     // Run all tests of xtask if xtask has changed, otherwise only the tidiness rules.
     let rules = if crates.iter().any(|name| name == "xtask") { &[][..] } else { &["tidy::"] };
-    steps.push(Step { name: "tidiness", check: Box::new(move || tidiness(rules)) });
+    steps.push(Step::new("tidiness", move || tidiness(rules)));
     let tested: Vec<String> = crates.into_iter().filter(|name| name != "xtask").collect();
     if !tested.is_empty() {
-        steps.push(Step { name: "tests", check: Box::new(move || tests(&tested, &policies)) });
+        steps.push(Step::new("tests", move || tests(&tested, &policies)));
     }
     run_all(&steps)
 }

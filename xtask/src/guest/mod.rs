@@ -10,11 +10,11 @@ mod peers;
 
 use crate::program;
 use crate::root::root;
-use crate::step::{Failure, Outcome, Step, clock, run_all};
+use crate::step::{Failure, Outcome, Step, When, clock, run_all};
 use crate::{component, downloads, seed};
 use anyhow::Result;
 use archive::Archive;
-use boot::{End, Machine, Ran, System};
+use boot::{End, Machine, Ran, System, Time};
 use clap::Args;
 use jobs::{Extent, JOBS, Job};
 use kernel::Kernel;
@@ -60,14 +60,26 @@ pub(crate) fn fetch() -> Result<(), String> {
 }
 
 /// Returns steps for `cargo xtask test`: a short run of each job of the suite, with a seed that follows from the last commit.
+/// The job with Debian takes the longest, and runs beside others: it uses one CPU, and its time follows instructions.
+/// The jobs in the time of the host come last, and run alone.
 pub(crate) fn steps() -> Vec<Step> {
     let seed = seed::of_sources();
     let jobs = JOBS.iter().filter_map(|job| Some((job, Extent::begin(job.suite_rounds?, seed))));
-    jobs.map(|(job, extent)| step(job, kernel::SUITE.to_string(), extent, false)).collect()
+    let steps = jobs.map(|(job, extent)| {
+        let when = match (job.system, job.time) {
+            (_, Time::Host) => When::Alone,
+            (System::Debian, Time::Executed) => When::Beside,
+            (System::Archive, Time::Executed) => When::InTurn,
+        };
+        step(job, kernel::SUITE.to_string(), extent, false).when(when)
+    });
+    let mut steps: Vec<Step> = steps.collect();
+    steps.sort_by_key(|step| step.when);
+    steps
 }
 
 fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {
-    Step { name: job.title, check: Box::new(move || check(job, &kernel, &extent.with_seed(), keep)) }
+    Step::new(job.title, move || check(job, &kernel, &extent.with_seed(), keep))
 }
 
 /// Runs one job in a guest.

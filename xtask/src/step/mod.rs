@@ -1,83 +1,88 @@
 //! [`Step`]: a check with an outcome. [`run_all`] runs several steps and prints the totals of their outcomes.
 
+mod outcome;
+mod report;
 mod tally;
 
 use crate::root::typed;
 use crate::stream::{Output, stream};
 use anyhow::Result;
+pub(crate) use outcome::{Failure, Outcome};
+use report::Report;
 use std::process::{Command, ExitCode};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 pub(crate) use tally::Tally;
 
-/// The outcome of a step.
-pub(crate) enum Outcome {
-    /// One check that passed.
-    Passed,
-    /// Several checks, with their totals.
-    Counted(Tally, Option<Failure>),
-    /// One check that failed.
-    Failed(Failure),
-    /// A check that could not run, with the reason.
-    Skipped(String),
+/// When a step runs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum When {
+    /// After the step before it.
+    InTurn,
+    /// Beside the steps after it.
+    Beside,
+    /// After the step before it, with no step beside it.
+    Alone,
 }
 
-/// A failed check.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    /// Complete output of the check.
-    pub(crate) text: String,
-    /// Command that repeats the check.
-    pub(crate) again: String,
-}
+/// The outcome of a step, and the time that it took in seconds.
+type Ran = Result<(Outcome, f64)>;
 
 /// A check, or several similar checks.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    pub(crate) check: Box<dyn Fn() -> Result<Outcome>>,
+    pub(crate) when: When,
+    check: Box<dyn Fn() -> Result<Outcome> + Send + Sync>,
 }
 
 impl Step {
-    pub(crate) fn new(name: &'static str, check: fn() -> Result<Outcome>) -> Step {
-        Step { name, check: Box::new(check) }
+    /// A step that runs in its turn.
+    pub(crate) fn new(name: &'static str, check: impl Fn() -> Result<Outcome> + Send + Sync + 'static) -> Step {
+        Step { name, when: When::InTurn, check: Box::new(check) }
+    }
+
+    /// The same step at another time.
+    pub(crate) fn when(self, when: When) -> Step {
+        Step { when, ..self }
+    }
+
+    fn run(&self) -> Ran {
+        let begin = clock();
+        Ok(((self.check)()?, begin.elapsed().as_secs_f64()))
     }
 }
 
 /// Runs the steps in order and prints the totals of their outcomes.
 pub(crate) fn run_all(steps: &[Step]) -> Result<ExitCode> {
     let begin = clock();
-    let mut sum = Tally::default();
-    let (mut skipped, mut failures) = (Vec::new(), Vec::new());
-    for (number, step) in steps.iter().enumerate() {
-        println!("[{}/{}] {}", number + 1, steps.len(), step.name);
-        let start = clock();
-        let (tally, failure) = match (step.check)()? {
-            Outcome::Passed => (Tally::PASSED, None),
-            Outcome::Counted(tally, failure) => (tally, failure),
-            Outcome::Failed(failure) => (Tally::FAILED, Some(failure)),
-            Outcome::Skipped(reason) => {
-                println!("      SKIPPED: {reason}");
-                skipped.push((step.name, reason));
-                (Tally::SKIPPED, None)
+    let mut report = Report::default();
+    thread::scope(|scope| {
+        let mut beside = Vec::new();
+        for (number, step) in steps.iter().enumerate() {
+            if step.when == When::Alone {
+                end_beside(&mut beside, &mut report)?;
             }
-        };
-        println!("      {tally}, {:.1} s", start.elapsed().as_secs_f64());
-        if let Some(failure) = failure {
-            println!("---- {} failed; its whole output:\n{}\n---- to run it again:", step.name, failure.text);
-            println!("{}", failure.again);
-            failures.push((step.name, failure.again));
+            println!("[{}/{}] {}", number + 1, steps.len(), step.name);
+            if step.when == When::Beside {
+                println!("      goes on beside the next steps");
+                beside.push((step.name, scope.spawn(|| step.run())));
+            } else {
+                report.add(step.name, step.run()?);
+            }
         }
-        sum += tally;
+        end_beside(&mut beside, &mut report)
+    })?;
+    Ok(report.end(begin.elapsed()))
+}
+
+/// Waits for the steps beside others, and reports their outcomes.
+fn end_beside(beside: &mut Vec<(&'static str, ScopedJoinHandle<'_, Ran>)>, report: &mut Report) -> Result<()> {
+    for (name, handle) in beside.drain(..) {
+        let ran = handle.join().expect("a step does not panic");
+        println!("[beside the others] {name}");
+        report.add(name, ran?);
     }
-    println!();
-    for (name, reason) in &skipped {
-        println!("SKIPPED {name}: {reason}");
-    }
-    for (name, again) in &failures {
-        println!("FAILED {name}; to run it again: {again}");
-    }
-    println!("{:.0} s in all", begin.elapsed().as_secs_f64());
-    println!("{sum}");
-    Ok(if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "each step prints its duration, and some have a time limit")]
@@ -130,6 +135,7 @@ fn progress(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, mpsc};
 
     #[test]
     fn progress_shows_targets_results_and_failures_only() {
@@ -145,5 +151,30 @@ mod tests {
         shell.args(["-c", "echo because; exit 1"]);
         let Ok(Outcome::Failed(failure)) = succeeds(&mut shell) else { panic!("it fails") };
         assert_eq!((failure.text.as_str(), failure.again.as_str()), ("because\n", "sh -c 'echo because; exit 1'"));
+    }
+
+    #[test]
+    fn a_step_beside_others_has_ended_before_a_step_alone() {
+        let (sender, receiver) = mpsc::channel();
+        let step = |name: &'static str, wait: Option<mpsc::Receiver<()>>, done: Option<mpsc::Sender<()>>| {
+            let (sender, wait) = (sender.clone(), wait.map(Mutex::new));
+            Step::new(name, move || {
+                if let Some(wait) = &wait {
+                    wait.lock().unwrap().recv()?;
+                }
+                sender.send(name)?;
+                done.iter().try_for_each(|done| done.send(()))?;
+                Ok(Outcome::Passed)
+            })
+        };
+        // The first step ends after the second one, and before the third.
+        let (done, wait) = mpsc::channel();
+        let steps = [
+            step("beside", Some(wait), None).when(When::Beside),
+            step("in turn", None, Some(done)),
+            step("alone", None, None).when(When::Alone),
+        ];
+        run_all(&steps).unwrap();
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), ["in turn", "beside", "alone"]);
     }
 }

@@ -9,7 +9,7 @@ use crate::oracle::{LISA, PERFETTO, SIMSO, TRAPPY};
 use crate::program::BPF;
 use crate::root::{ALL_PACKAGES, cargo};
 use crate::seed::{self, FAULT_SEED};
-use crate::step::{Outcome, Step, counted, run_all, succeeds};
+use crate::step::{Outcome, Step, When, counted, run_all, succeeds};
 use crate::{citation, component, downloads, fuzz, guest, lab, page, portable, python, site, wasm};
 use anyhow::Result;
 use std::process::ExitCode;
@@ -17,6 +17,8 @@ use std::process::ExitCode;
 /// Runs every check.
 pub(crate) fn run() -> Result<ExitCode> {
     downloads::begin(download);
+    let (beside, guests): (Vec<Step>, Vec<Step>) =
+        guest::steps().into_iter().partition(|step| step.when == When::Beside);
     let mut steps = vec![
         Step::new("formatting", formatting),
         Step::new("lints", || lints(&[])),
@@ -28,6 +30,9 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("the simulator in WebAssembly gives the bytes of the native program", wasm::check),
         Step::new(site::CHECK, site::check),
         Step::new(page::CHECK, page::check),
+    ];
+    steps.extend(beside);
+    steps.extend([
         Step::new("documentation", documentation),
         Step::new("CITATION.cff, checked by cffconvert", citation::check),
         Step::new("comparison with SimSo", || SIMSO.check()),
@@ -36,8 +41,8 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("Perfetto's schema reads traces", || PERFETTO.check()),
         Step::new("the types of the Python package", python::types),
         Step::new("the Python package", python::tests),
-    ];
-    steps.extend(guest::steps());
+    ]);
+    steps.extend(guests);
     // This step is last because its builds replace builds of the workspace.
     steps.push(Step::new("a new policy from the template", trial::check));
     run_all(&steps)

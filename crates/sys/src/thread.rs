@@ -403,7 +403,9 @@ pub fn processes() -> Result<Vec<u32>> {
 /// # Errors
 /// The process has ended.
 pub fn parent(pid: u32) -> Result<u32> {
-    let status = file::read(format!("/proc/{pid}/status"))?;
+    let failed = |error| problem(error, Identity { tid: pid, start_time: UNKNOWN }, "status");
+    let directory = file::directory(format!("/proc/{pid}")).map_err(failed)?;
+    let status = file::read_in(directory, "status").map_err(failed)?;
     let number = field(&status, "PPid:").and_then(|mut words| words.next()?.parse().ok());
     number.ok_or_else(|| Error::Malformed { path: path(pid, "status"), wanted: "a list with a PPid" })
 }
@@ -462,7 +464,10 @@ mod tests {
         let child = Child::start(Work::Sleep).unwrap();
         let thread = Thread::open(child.pid()).unwrap();
         assert_eq!((thread.tid(), thread.process().unwrap()), (child.pid(), child.pid()));
-        assert_eq!(thread.status().unwrap().parent, std::process::id());
+        assert_eq!(
+            (thread.status().unwrap().parent, parent(child.pid()).unwrap()),
+            (std::process::id(), std::process::id())
+        );
         assert_eq!(thread.siblings().unwrap(), [child.pid()]);
         assert_eq!(thread.owner().unwrap(), Thread::open(current()).unwrap().owner().unwrap());
         assert_eq!(thread.realtime_limit().unwrap(), crate::privileges::realtime_limit());
@@ -479,7 +484,8 @@ mod tests {
         assert!(matches!(Thread::open_as(later), Err(Error::Gone(_))));
         drop(child);
         assert!(!held.is_there());
-        for gone in [held.status().err(), held.siblings().err(), held.children().err(), held.process().err()] {
+        let [status, parent] = [held.status().err(), parent(held.tid()).err()];
+        for gone in [status, parent, held.siblings().err(), held.children().err(), held.process().err()] {
             assert!(matches!(gone, Some(Error::Gone(tid)) if tid == held.tid()), "{gone:?}");
         }
         assert!(matches!(meter.read(), Err(Error::Gone(_))));

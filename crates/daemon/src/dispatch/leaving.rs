@@ -81,7 +81,7 @@ impl AllLeaving {
 
     /// Returns whether process `pid` is an ancestor or descendant of a dismissed client.
     pub(super) fn includes<K: Kernel>(&self, kernel: &K, pid: u32) -> bool {
-        let parent = |pid: &u32| Some(kernel.status(&kernel.open(*pid).ok()?).ok()?.parent).filter(|it| *it > 1);
+        let parent = |pid: &u32| kernel.parent(*pid).ok().filter(|it| *it > 1);
         let line = |pid: u32| successors(Some(pid), parent);
         let mut leaders = self.iter().flat_map(|leaving| leaving.leaders.iter()).peekable();
         if leaders.peek().is_none() {

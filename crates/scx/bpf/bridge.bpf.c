@@ -227,7 +227,7 @@ void BPF_PROG(bridge_stopping, struct task_struct *p, bool runnable)
 
 	if (!thread)
 		return;
-	fair_stopping(&thread->member, now);
+	fair_stopping(&thread->member, scx_bpf_task_cpu(p), now);
 	if (thread->is_managed)
 		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, now);
 }
@@ -364,7 +364,7 @@ void BPF_PROG(bridge_dispatch, s32 cpu, struct task_struct *prev)
 		set_slice(prev, CHOSEN_SLICE_NS);
 		/* From now on, the thread runs on its promise. */
 		if (thread)
-			fair_stopping(&thread->member, now);
+			fair_stopping(&thread->member, cpu, now);
 		return;
 	}
 	if (choice->tid && take(choice->tid, cpu)) {

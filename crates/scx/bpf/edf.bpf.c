@@ -231,7 +231,7 @@ void BPF_PROG(edf_stopping, struct task_struct *p, bool runnable)
 	if (!thread)
 		return;
 	thread->on = -1;
-	fair_stopping(&thread->member, now);
+	fair_stopping(&thread->member, scx_bpf_task_cpu(p), now);
 	if (!promise)
 		return;
 	end_charge(thread->promise, promise, p->pid, now);
@@ -434,7 +434,7 @@ static void record_first(s32 cpu, u64 now)
 /* `prev` goes on with a slice of its promise. It may have run without one until now. */
 static void go_ahead(struct task_struct *prev, struct thread *thread, struct promise *promise, s64 left, u64 now)
 {
-	fair_stopping(&thread->member, now);
+	fair_stopping(&thread->member, scx_bpf_task_cpu(prev), now);
 	set_slice(prev, turn_of(promise));
 	begin_slice(promise, left);
 }

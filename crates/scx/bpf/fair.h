@@ -36,7 +36,7 @@
 /* A slice ends at a tick, which may be 10 ms late. If a run is to end within this time, a timer ends it. */
 #define RUN_SHORT_NS 16000000ULL
 /*
- * While others wait, a run ends after this time, times 1 + log2 of the number of CPUs, of which at most 8 count. Source: the base slice of
+ * If others wait when a run begins, it ends after this time, times 1 + log2 of the number of CPUs, of which at most 8 count. Source: the base slice of
  * the fair class, kernel/sched/fair.c (sysctl_sched_base_slice, get_update_sysctl_factor), Linux 7.2, which ends it with HRTICK.
  */
 #define FAIR_TURN_NS 700000ULL
@@ -70,7 +70,7 @@ struct {
 
 /* When a far thread was inserted last. */
 static u64 fair_far_at;
-/* How long a thread runs while others wait. */
+/* How long a thread runs if others wait. */
 static volatile u64 fair_turn_ns = FAIR_TURN_NS;
 
 /* The record of a thread in the program; 0: none. */
@@ -329,7 +329,7 @@ static void fair_running(struct task_struct *p, struct member *member, s32 cpu, 
 {
 	u64 room = UNLIMITED;
 
-	fair_begin(member, weight_of(p), now, p->scx.slice >= FAIR_SLICE_NS);
+	fair_begin(member, weight_of(p), now, p->scx.slice == FAIR_SLICE_NS);
 	if (groups_limited)
 		room = fair_reserve(member, now);
 	/* The kernel gives some threads without a decision a long slice. */
@@ -346,9 +346,10 @@ static void fair_running(struct task_struct *p, struct member *member, s32 cpu, 
 		fair_end_after(cpu, room);
 }
 
-static void fair_stopping(struct member *member, u64 now)
+/* A thread ceases to run by weight on this CPU, which may be another than the present one. */
+static void fair_stopping(struct member *member, s32 cpu, u64 now)
 {
-	u32 cpu = bpf_get_smp_processor_id();
+	u32 at = cpu;
 	struct run_end *end;
 
 	if (!member->is_running)
@@ -356,7 +357,7 @@ static void fair_stopping(struct member *member, u64 now)
 	fair_end(member, now);
 	if (groups_limited)
 		fair_charge(member);
-	end = bpf_map_lookup_elem(&run_ends, &cpu);
+	end = bpf_map_lookup_elem(&run_ends, &at);
 	if (end)
 		end->is_due = false;
 }
@@ -462,7 +463,7 @@ static void fair_dispatch(s32 cpu, struct task_struct *prev, struct member *memb
 
 	if (prev && member && prev->scx.flags & SCX_TASK_QUEUED && member->is_running && !member->has_yielded &&
 	    bpf_cpumask_test_cpu(cpu, prev->cpus_ptr)) {
-		fair_stopping(member, now);
+		fair_stopping(member, cpu, now);
 		fair_place(prev, member, now, &place);
 		continues = !place.held;
 	}

@@ -297,8 +297,8 @@ static __always_inline void groups_spread(struct group *leaf, s64 lag)
 }
 
 /*
- * Returns how far the mean of the tags of a group is ahead of its clock. The members of the root receive all CPU time, so their mean is the
- * clock. The mean of a group with groups below is not known.
+ * Returns how far the mean of the tags of a group is ahead of its clock. 0 for the root, whose members receive all CPU time, and for a group
+ * with groups below, whose tags are not known.
  */
 static __always_inline s64 groups_mean(struct group *leaf)
 {
@@ -411,10 +411,12 @@ static __always_inline void groups_join(struct group *leaf, struct member *membe
 
 	if (!member->is_active) {
 		lag = groups_lag_left(member);
+		groups_sync(leaf);
+		/* The mean moves with the lag of the thread, so this is the mean without the thread. */
+		mean = groups_mean(leaf);
 		/* The other members give what they got. */
 		groups_spread(leaf, -lag);
 		groups_sync(leaf);
-		mean = groups_mean(leaf);
 		ahead = mean - scaled(lag, 1ULL << TAG_SHIFT, weight);
 		member->tag = leaf->clock + ahead;
 		member->weight = weight;

@@ -147,10 +147,12 @@ impl Replay<'_> {
 
     fn differ(&mut self, index: usize, cpu: usize, kind: Kind, promises: &[i32]) {
         let since = promises.iter().map(|promise| self.replayed.agreed(*promise)).min().unwrap_or(0);
-        let subject = Subject { index, kind, promises, since };
-        let pair = attributed(self.events, &subject).or_else(|| self.earlier_pair(kind));
+        let mut pair = attributed(self.events, &Subject { index, kind, promises, since });
         if let Some(pair) = pair {
             self.replayed.dispute(promises, pair);
+        } else if let Some((promise, earlier)) = self.disputed(kind) {
+            self.replayed.dispute(&[promise], earlier);
+            pair = Some(earlier);
         }
         let Record { number, at_ns, .. } = self.events.records[index];
         let pair = pair.map(|(one, other)| (self.events.records[one].number, self.events.records[other].number));
@@ -160,11 +162,12 @@ impl Replay<'_> {
         self.found.push(Difference { number, at_ns, cpu, kind, pair });
     }
 
-    /// The account of a promise differs up to the end of its period, in each choice that depends on it. Returns the two records
-    /// from which the first of these differences follows.
-    fn earlier_pair(&self, kind: Kind) -> Option<Pair> {
+    /// The account of a promise differs up to the end of its period, in each choice that depends on it. Returns the promise, and
+    /// the two records from which the first of these differences follows.
+    fn disputed(&self, kind: Kind) -> Option<(i32, Pair)> {
         let Kind::Choice { kernel, policy } = kind else { return None };
-        [kernel, policy].iter().flatten().find_map(|choice| self.replayed.disputed(choice))
+        let earlier = |choice: &Choice| Some((choice.promise, self.replayed.disputed(choice)?));
+        [kernel, policy].iter().flatten().find_map(earlier)
     }
 
     fn finish(mut self) -> Comparison {

@@ -36,8 +36,9 @@
 /* A slice ends at a tick, which may be 10 ms late. If a run is to end within this time, a timer ends it. */
 #define RUN_SHORT_NS 16000000ULL
 /*
- * If others wait when a run begins, it ends after this time, times 1 + log2 of the number of CPUs, of which at most 8 count. Source: the base slice of
- * the fair class, kernel/sched/fair.c (sysctl_sched_base_slice, get_update_sysctl_factor), Linux 7.2, which ends it with HRTICK.
+ * If others wait when a run begins, it ends after this time, times 1 + log2 of the number of CPUs, of which at most 8 count. Source: the
+ * base slice of the fair class, kernel/sched/fair.c (sysctl_sched_base_slice, get_update_sysctl_factor), Linux 7.2. The kernel ends it
+ * with HRTICK.
  */
 #define FAIR_TURN_NS 700000ULL
 #define FAIR_TURN_CPUS_MAX 8

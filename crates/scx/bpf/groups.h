@@ -412,7 +412,7 @@ static __always_inline void groups_join(struct group *leaf, struct member *membe
 	if (!member->is_active) {
 		lag = groups_lag_left(member);
 		groups_sync(leaf);
-		/* The mean moves with the lag of the thread, so this is the mean without the thread. */
+		/* The mean before the others give. The kernel increases the lag by what they give, too (place_entity). */
 		mean = groups_mean(leaf);
 		/* The other members give what they got. */
 		groups_spread(leaf, -lag);

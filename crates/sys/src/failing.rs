@@ -88,6 +88,14 @@ impl Call {
         done.map_err(|why| Error::from(io::Error::other(why), format!("let {} fail", self.name), ""))
     }
 
+    /// Returns whether the failed call has made the standard library panic, according to the output of the program. A new thread
+    /// panics if it has no memory for its signal stack, and the program then ends. Source: `make_handler`,
+    /// std/src/sys/pal/unix/stack_overflow.rs.
+    #[must_use]
+    pub fn panics_in_std(self, output: &str) -> bool {
+        self.name == "mmap" && output.contains("failed to allocate an alternative stack")
+    }
+
     fn filter(self, error: Errno) -> seccompiler::Result<BpfProgram> {
         // Without rules, the action applies to every call.
         let rules = match self.operation {

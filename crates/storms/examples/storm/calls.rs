@@ -13,8 +13,6 @@ use sys::failing::{Call, Errno};
 
 /// Time after the fault in which the core may end the promise, or continue to keep it.
 const REACTS: Nanos = Nanos::s(1);
-/// The standard library panics if mmap(2) fails for the signal stack of a new thread. The core then ends.
-const PANIC_OF_STD: &str = "failed to allocate an alternative stack";
 
 /// The parameters of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +67,7 @@ impl FailingCall {
         run.all_end_within(END)?;
         let said = run.said();
         let is_panic = said.contains("panicked") || said.contains("overflowed");
-        ensure!(!is_panic || said.contains(PANIC_OF_STD), "tactus said:\n{said}");
+        ensure!(!is_panic || self.call.panics_in_std(&said), "tactus said:\n{said}");
         Ok(took)
     }
 }

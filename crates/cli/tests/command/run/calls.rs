@@ -13,8 +13,6 @@ const FAULTS: usize = 20;
 const LENGTH: Nanos = Nanos::ms(800);
 /// Maximum time until a run has ended. If a call that waits for the end of a process fails, Tactus waits for the whole time.
 const ENDS: Nanos = Nanos::s(15);
-/// The standard library panics if mmap(2) fails for the signal stack of a new thread. The core then ends.
-const PANIC_OF_STD: &str = "failed to allocate an alternative stack";
 
 /// A call that fails.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +44,7 @@ fn round(fault: Fault) {
     // If the core could not restore the process, the guardian does so after the end of the core.
     until(clock::now(), PROMISED, "the process is as before", || Now::of(hog.pid()) == before);
     let is_panic = done.stderr.contains("panicked") || done.stderr.contains("overflowed");
-    assert!(!is_panic || done.stderr.contains(PANIC_OF_STD), "{}", done.stderr);
+    assert!(!is_panic || call.panics_in_std(&done.stderr), "{}", done.stderr);
     match done.code {
         Some(0) => {}
         Some(3) => {

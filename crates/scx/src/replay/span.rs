@@ -28,21 +28,21 @@ impl Span {
 
 /// Returns the span of each record.
 ///
-/// A wake-up, or the begin of a period, lasts until its thread has come to the queue, and both records have this span. A thread that does
-/// not come within the time for which a choice may be late was not brought.
+/// A wake-up, or the begin of a period, lasts until its thread has come to the queue, and both records have this span. Another period may
+/// begin on the way. A thread that does not come within the time for which a choice may be late was not brought.
 pub(super) fn spans(records: &[Record]) -> Vec<Span> {
     let mut spans: Vec<Span> = records.iter().map(Span::of).collect();
-    let mut under_way: BTreeMap<i32, usize> = BTreeMap::new();
+    let mut under_way: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
     for (index, record) in records.iter().enumerate() {
         match record.what {
-            What::Wake | What::Renew => {
-                under_way.insert(record.promise, index);
-            }
+            What::Wake | What::Renew => under_way.entry(record.promise).or_default().push(index),
             What::Move => {
-                let Some(begin) = under_way.remove(&record.promise) else { continue };
-                let way = Span { begin_ns: records[begin].at_ns, end_ns: spans[index].end_ns };
-                if way.end_ns.saturating_sub(way.begin_ns) <= LATE_MOST.as_ns() {
-                    (spans[begin], spans[index]) = (way, way);
+                // The earliest one comes last, so the record of the move has its span.
+                for begin in under_way.remove(&record.promise).unwrap_or_default().into_iter().rev() {
+                    let way = Span { begin_ns: records[begin].at_ns, end_ns: spans[index].end_ns };
+                    if way.end_ns.saturating_sub(way.begin_ns) <= LATE_MOST.as_ns() {
+                        (spans[begin], spans[index]) = (way, way);
+                    }
                 }
             }
             What::Sleep | What::Run | What::Choice { .. } => {
@@ -78,6 +78,14 @@ mod tests {
         assert_eq!(spans(&ran), [span(10, 11), span(30, 31), span(60, 61)]);
         let late = [record(0, 10, 7, What::Renew), record(1, 2_020, 7, What::Move)];
         assert_eq!(spans(&late), [span(10, 11), span(2_020, 2_021)]);
+    }
+
+    #[test]
+    fn the_way_to_the_queue_goes_on_while_another_period_begins() {
+        let come_at =
+            |us| [record(0, 100, 7, What::Renew), record(1, 1_100, 7, What::Renew), record(2, us, 7, What::Move)];
+        assert_eq!(spans(&come_at(1_900)), [span(100, 1_901), span(1_100, 1_901), span(100, 1_901)]);
+        assert_eq!(spans(&come_at(2_200)), [span(100, 101), span(1_100, 2_201), span(1_100, 2_201)]);
     }
 
     #[test]

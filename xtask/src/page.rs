@@ -3,8 +3,8 @@
 use crate::component;
 use crate::program::TACTUS;
 use crate::root::{done, root};
-use crate::step::{Failure, Outcome, Step, counted_by_node, run_all};
-use crate::wasm::{self, Loader};
+use crate::step::{Failure, NODE_TEST, Outcome, Step, counted_by_node, run_all};
+use crate::wasm::{self, Loader, Profile};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::fs;
@@ -55,7 +55,7 @@ pub(crate) fn run(page: &Page) -> Result<ExitCode> {
 /// Measures the page and the simulator. The program and the module are those that users run.
 fn bench(runs: u32) -> Result<()> {
     programs().map_err(anyhow::Error::msg)?;
-    let module = wasm::build(Loader::Node)?.join("tactus.js");
+    let module = wasm::build(Loader::Node, Profile::Web)?.join("tactus.js");
     let tactus = TACTUS.build_in("release")?;
     let mut bench = Command::new("node");
     bench.arg(BENCH).arg(module).arg(runs.to_string()).env("TACTUS", tactus).current_dir(root().join("web"));
@@ -66,7 +66,7 @@ fn bench(runs: u32) -> Result<()> {
 pub(crate) fn build() -> Result<()> {
     component::node().and_then(|()| component::packages_of_web()).map_err(anyhow::Error::msg)?;
     npm("build")?;
-    simulator()?;
+    simulator(Profile::Web)?;
     for part in PARTS {
         let (from, to) = (root().join(SIMULATOR).join(part), root().join(FILES).join(part));
         fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
@@ -80,8 +80,8 @@ fn npm(script: &str) -> Result<()> {
 }
 
 /// Builds the simulator of the page in target/page-simulator.
-fn simulator() -> Result<()> {
-    let module = wasm::build(Loader::Page)?.join("tactus_bg.wasm");
+fn simulator(profile: Profile) -> Result<()> {
+    let module = wasm::build(Loader::Page, profile)?.join("tactus_bg.wasm");
     npm("build-page-simulator")?;
     let mut gzip = Command::new("gzip");
     let packed = gzip.args(["--best", "--no-name", "--stdout"]).arg(&module).output().context("cannot run gzip")?;
@@ -102,10 +102,10 @@ pub(crate) fn check() -> Result<Outcome> {
         let text = format!("the files in {FILES} were not those of the sources; they are now: commit them");
         return Ok(Outcome::Failed(Failure { text, again: "cargo xtask page".to_string() }));
     }
-    simulator()?;
+    simulator(Profile::WebTest)?;
     let tactus = TACTUS.build()?;
     let mut tests = Command::new("node");
-    tests.args(["--test", "--test-reporter=tap"]).args(TESTS).env("TACTUS", tactus).current_dir(root().join("web"));
+    tests.args(NODE_TEST).args(TESTS).env("TACTUS", tactus).current_dir(root().join("web"));
     counted_by_node(&mut tests)
 }
 

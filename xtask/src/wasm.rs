@@ -18,8 +18,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PACKAGE: &str = "wasm";
 /// The target without an operating system.
 const TARGET: &str = "wasm32-unknown-unknown";
-/// Profile of the module, in Cargo.toml.
-const PROFILE: &str = "web";
 /// Name of the generated files.
 const NAME: &str = "tactus";
 /// The program that runs a scenario in the module.
@@ -43,15 +41,35 @@ impl Loader {
     }
 }
 
+/// What the module is built for: its profile, in Cargo.toml.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Profile {
+    /// For users: small.
+    Web,
+    /// For tests: soon built.
+    WebTest,
+}
+
+impl Profile {
+    fn name(self) -> &'static str {
+        match self {
+            Profile::Web => "web",
+            Profile::WebTest => "web-test",
+        }
+    }
+}
+
 /// Builds the module, with the JavaScript for `loader`. Returns the folder of the files.
 ///
 /// # Errors
 /// The target or wasm-bindgen is missing, or the module cannot be built.
-pub(crate) fn build(loader: Loader) -> Result<PathBuf> {
+pub(crate) fn build(loader: Loader, profile: Profile) -> Result<PathBuf> {
     component::target(TARGET).map_err(anyhow::Error::msg)?;
     let bindgen = bindgen()?;
-    done(&mut cargo(&["build", "--package", PACKAGE, "--target", TARGET, "--profile", PROFILE]))?;
-    let module = root().join("target").join(TARGET).join(PROFILE).join(format!("{PACKAGE}.wasm"));
+    // Cargo does no link-time optimisation of a package that is a library of Rust, too.
+    let mut module = cargo(&["rustc", "--package", PACKAGE, "--lib", "--crate-type", "cdylib"]);
+    done(module.args(["--target", TARGET, "--profile", profile.name()]))?;
+    let module = root().join("target").join(TARGET).join(profile.name()).join(format!("{PACKAGE}.wasm"));
     let output = root().join("target/wasm").join(loader.word());
     let mut bind = Command::new(bindgen);
     bind.args(["--target", loader.word(), "--out-name", NAME, "--out-dir"]).arg(&output).arg(module);
@@ -91,7 +109,7 @@ pub(crate) fn check() -> Result<Outcome> {
     if let Err(reason) = programs() {
         return Ok(Outcome::Skipped(reason));
     }
-    let module = build(Loader::Node)?.join(format!("{NAME}.js"));
+    let module = build(Loader::Node, Profile::WebTest)?.join(format!("{NAME}.js"));
     let tactus = TACTUS.build()?;
     let files = files()?;
     let mut comparisons: Vec<Comparison<'_>> = Vec::new();

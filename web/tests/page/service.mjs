@@ -2,7 +2,7 @@
 
 import { spawn, execFileSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { constants, setPriority, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { chromium } from "playwright-core";
 
@@ -60,7 +60,10 @@ export class Service {
     const program = join(this.place, name);
     copyFileSync(isHog ? "/usr/bin/yes" : "/bin/sleep", program);
     writeFileSync(join(this.place, "labels", `${name}.toml`), `program = "${name}"\n`);
-    return this.spawn(program, isHog ? [] : ["600"]);
+    const child = this.spawn(program, isHog ? [] : ["600"]);
+    // The browser runs beside the hog.
+    if (isHog) setPriority(child.pid, constants.priority.PRIORITY_LOW);
+    return child;
   }
 
   tactus(...args) {

@@ -5,8 +5,8 @@ use crate::component;
 use crate::downloads;
 use crate::program::TACTUS;
 use crate::root::root;
-use crate::step::{Failure, Outcome, counted_by_node};
-use crate::wasm::{self, Loader};
+use crate::step::{Failure, NODE_TEST, Outcome, counted_by_node};
+use crate::wasm::{self, Loader, Profile};
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,7 +22,7 @@ pub(crate) fn check() -> Result<Outcome> {
         Ok(mdbook) => mdbook,
         Err(reason) => return Ok(Outcome::Skipped(reason)),
     };
-    wasm::build(Loader::Page)?;
+    wasm::build(Loader::Page, Profile::WebTest)?;
     if let Err(error) = figures(&TACTUS.build()?, &CLAIMS).and_then(|figures| build(&mdbook, &figures)) {
         return Ok(Outcome::Failed(Failure {
             text: format!("{error:#}"),
@@ -30,7 +30,7 @@ pub(crate) fn check() -> Result<Outcome> {
         }));
     }
     let mut tests = Command::new("node");
-    tests.args(["--test", "--test-reporter=tap", "--test-concurrency=3"]).args(TESTS).current_dir(root().join(PACKAGE));
+    tests.args(NODE_TEST).arg("--test-concurrency=3").args(TESTS).current_dir(root().join(PACKAGE));
     counted_by_node(&mut tests)
 }
 

@@ -11,7 +11,7 @@ use crate::component;
 use crate::program::TACTUS;
 use crate::root::{done, root};
 use crate::step::{Step, run_all};
-use crate::wasm::{self, Loader};
+use crate::wasm::{self, Loader, Profile};
 use anyhow::{Context, Result, ensure};
 use book::Book;
 use clap::Args;
@@ -53,7 +53,7 @@ pub(crate) fn run(site: &Site) -> Result<ExitCode> {
     component::node().and_then(|()| component::packages_of_web()).map_err(anyhow::Error::msg)?;
     let mdbook = component::mdbook().map_err(anyhow::Error::msg)?;
     let figures = figures(&TACTUS.build_in(&site.profile)?, &[])?;
-    wasm::build(Loader::Page)?;
+    wasm::build(Loader::Page, Profile::Web)?;
     build(&mdbook, &figures)?;
     let page = root().join(SITE).join("index.html");
     let count = pages(&root().join(SITE))?.iter().filter(|(_, text)| text.is_some()).count();

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 /// Crates that use no threads, clocks, files or processes.
 pub(crate) const PORTABLE: &[&str] = &[
+    "coordination",
     "input",
     "measure",
     "orders",

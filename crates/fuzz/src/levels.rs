@@ -7,13 +7,13 @@ use super::flows::{self, Net};
 use super::options::draw_knobs;
 use super::outcome::catch_panic;
 use super::programs::{application, asked};
+use coordination::{Boost, Coordination, Protocol, Rule};
 use rustc_hash::FxHasher;
 use sched::{
     CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Knobs, Nanos, Params, RtPriority, Topology,
     Weight,
 };
 use sim::auditor::{Promises, WorldAuditor};
-use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::{Costs, Guest, Periodic, Workload, World};
 use std::fmt;

@@ -3,10 +3,10 @@
 use crate::got::ppm;
 use crate::short::{percent, short};
 use crate::spreads::{Form, Spreads, cell};
+use coordination::{Coordinated, Coordination, Protocol};
 use measure::statistics::Spread;
 use sched::Nanos;
 use serde::Serialize;
-use sim::coordination::{Coordinated, Coordination, Protocol};
 
 /// Results of the coordination of a guest and its host over several runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -3,12 +3,12 @@
 use crate::changes::boot_order;
 use crate::choose::Choice;
 use crate::run::Run;
+use coordination::Boost;
 use input::problem::Problems;
 use scenario::{EntitySpec, Group, Scenario, Workload};
 use sched::{Class, Instant, LoadBounds, Topology, Weight};
 use sim::Costs;
 use sim::auditor::{Delays, Promises, WorldAuditor};
-use sim::coordination::Boost;
 
 impl Run {
     /// Returns an independent auditor of this run. The caller passes the auditor to the run as a

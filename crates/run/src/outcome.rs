@@ -5,10 +5,10 @@ use crate::manager::Managed;
 use crate::readings::Measured;
 use crate::run::Run;
 use crate::samples::SampledVm;
+use coordination::Coordinated;
 use measure::{Meter, Siblings};
 use sched::Nanos;
 use sim::Stuck;
-use sim::coordination::Coordinated;
 
 /// A slice in every period, as granted by a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,10 +2,10 @@
 //! a small machine, so this module needs no list of suitable policies.
 
 use crate::choose::Choice;
+use coordination::{Boost, Coordination, Rule};
 use input::problem::{Problems, Wrong, quoted};
 use scenario::{GuestSpec, Scenario};
 use sched::{Class, CpuId, Input, Instant, Kicks, Knobs, Machine, Params, PolicySource, Topology, Wake};
-use sim::coordination::{Boost, Coordination, Rule};
 
 /// Checks that the host's policy applies the boosts of `guest`, and that the guest's policy maintains the data that the
 /// guest's detector needs.

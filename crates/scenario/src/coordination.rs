@@ -1,11 +1,11 @@
 //! Reads `coordination`: the settings of a guest's hints to its host, and of the host's reaction.
 
 use super::form;
+use coordination::{Boost, Coordination, Protocol, Rule};
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::Span;
 use input::table::{Given, Table};
 use sched::{Nanos, RtPriority, Weight};
-use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use toml::de::DeValue;
 
 /// Keys of `coordination`.

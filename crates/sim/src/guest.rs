@@ -1,7 +1,7 @@
 //! [`Guest`]: the settings of a guest other than its policy, for example its spin locks and the data that it receives
 //! from its host.
 
-use crate::coordination::Coordination;
+use coordination::Coordination;
 use sched::Nanos;
 
 /// The order in which a spin lock serves its waiters, and how they wait.

@@ -3,7 +3,6 @@
 mod absence;
 pub mod auditor;
 mod calendar;
-pub mod coordination;
 mod costs;
 mod cpus;
 mod driver;
@@ -19,7 +18,6 @@ pub mod world;
 
 pub use auditor::Auditor;
 pub use calendar::Calendar;
-pub use coordination::Coordination;
 pub use costs::{Costs, Handling};
 pub use driver::Driver;
 pub use guest::Guest;

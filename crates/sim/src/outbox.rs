@@ -1,10 +1,10 @@
 //! [`Outbox`]: the messages of a machine to the rest of its world. The receivers are its host or its guests, the
 //! network, and the coordination of a guest with its host.
 
-use crate::coordination::Note;
 use crate::network::Packet;
 use crate::program::ObjectId;
-use sched::{CpuId, EntityId, Nanos, Wake};
+use coordination::Note;
+use sched::{Action, CpuId, EntityId, Input, Nanos, Wake};
 use trace::Event;
 
 /// A message of a guest to its host, or of a host to its guests.
@@ -104,7 +104,7 @@ impl Outbox {
     #[inline]
     pub(crate) fn note(&mut self, event: &Event) {
         if self.coordinates {
-            self.notes.extend(Note::of(event));
+            self.notes.extend(note_of(event));
         }
     }
 
@@ -160,6 +160,18 @@ impl Outbox {
     pub(crate) fn reuse_notes(&mut self, mut buffer: Vec<Note>) {
         buffer.append(&mut self.notes);
         self.notes = buffer;
+    }
+}
+
+/// Returns the note of `event` for the coordination. `None`: the coordination ignores the event.
+fn note_of(event: &Event) -> Option<Note> {
+    match *event {
+        Event::Input(Input::Wake { entity, why }) => Some(Note::Woke(entity, why)),
+        Event::Action(Action::Run { cpu, entity, .. }) => Some(Note::Runs(entity, cpu)),
+        Event::Action(Action::Stop { entity, .. }) => Some(Note::Stopped(entity)),
+        Event::Adjust { entity, .. } => Some(Note::Adjusted(entity)),
+        Event::Detach { entity } => Some(Note::Left(entity)),
+        _ => None,
     }
 }
 

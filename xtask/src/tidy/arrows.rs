@@ -11,15 +11,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sched", &[]),
     ("policies", &["sched"]),
     ("port", &["orders", "policies", "sched"]),
+    ("coordination", &["sched"]),
     ("sys", &["sched"]),
     ("trace", &["sched"]),
-    ("sim", &["sched", "trace"]),
+    ("sim", &["coordination", "sched", "trace"]),
     ("input", &["sched"]),
     ("workloads", &["input", "sched", "sim", "trace"]),
-    ("scenario", &["input", "sched", "sim", "trace", "workloads"]),
+    ("scenario", &["coordination", "input", "sched", "sim", "trace", "workloads"]),
     ("measure", &["sched", "trace"]),
-    ("run", &["input", "measure", "policies", "scenario", "sched", "sim", "trace", "workloads"]),
-    ("report", &["input", "measure", "run", "scenario", "sched", "sim", "trace", "workloads"]),
+    ("run", &["coordination", "input", "measure", "policies", "scenario", "sched", "sim", "trace", "workloads"]),
+    ("report", &["coordination", "input", "measure", "run", "scenario", "sched", "sim", "trace", "workloads"]),
     ("lab", &["input", "measure", "report", "run", "scenario", "sched", "sim", "trace"]),
     ("orders", &["sched"]),
     ("daemon", &["measure", "orders", "sched", "sys", "trace"]),
@@ -34,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("scx", &["input", "measure", "orders", "policies", "port", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
-    ("fuzz", &["policies", "sched", "sim", "trace"]),
+    ("fuzz", &["coordination", "policies", "sched", "sim", "trace"]),
     ("conformance", &[]),
     ("python", &["input", "lab", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace"]),
     ("wasm", &["input", "policies", "report", "run", "scenario", "sched", "trace"]),
@@ -64,8 +65,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 /// External crates that these crates may use, apart from optional ones. Crates without a row may use any external crate.
-const OUTSIDE: &[(&str, &[&str])] =
-    &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "prost", "rustc-hash", "serde_json"])];
+const OUTSIDE: &[(&str, &[&str])] = &[
+    ("sched", &[]),
+    ("policies", &[]),
+    ("coordination", &["zerocopy"]),
+    ("trace", &["hdrhistogram", "prost", "rustc-hash", "serde_json"]),
+];
 
 /// A crate and the crates that it uses by default, except in tests.
 #[derive(Debug)]

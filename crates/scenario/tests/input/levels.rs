@@ -1,12 +1,12 @@
 //! Guests and applications in scenarios: valid input has the meaning that the manual documents, and every error has its
 //! span.
 
+use coordination::{Boost, Coordination, Protocol, Rule};
 use expect_test::expect_file;
 use input::files::{Files, Unreadable};
 use scenario::{Periodic, Scenario, Workload};
 use sched::{CpuId, CpuSet, Instant, Nanos, Params, Weight};
 use sim::Guest;
-use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::program::Length;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! From the events of the host, checks the boosts of a VM's vCPUs against the budget and the limit. Also checks the
 //! parameters of vCPUs without a boost. The checks share no code with the coordinator.
 
-use crate::coordination::Coordination;
+use coordination::Coordination;
 use sched::{EntityId, Instant, Nanos, Params};
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@
 
 use super::boosts::Boosts;
 use super::{Auditor, Finding, Promises, Rule, Verdict};
-use crate::coordination::Coordination;
 use crate::costs::Costs;
+use coordination::Coordination;
 use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, Topology};
 use std::collections::BTreeMap;
 use trace::{Event, MachineId, Sink, WorldSink};

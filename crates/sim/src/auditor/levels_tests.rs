@@ -2,7 +2,7 @@
 
 use super::levels::WorldAuditor;
 use super::{Promises, Rule};
-use crate::coordination::{Boost, Coordination, Protocol};
+use coordination::{Boost, Coordination, Protocol};
 use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, Params, Topology, Wake};
 use trace::{Event, MachineId, WorldSink};
 

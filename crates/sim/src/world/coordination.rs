@@ -2,8 +2,8 @@
 
 use super::World;
 use super::guest_coordination::GuestCoordination;
-use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Note, ProtocolState};
 use crate::outbox::Message;
+use coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Note, ProtocolState};
 use sched::{CpuId, EntityId, Instant, Params};
 use trace::{Event, MachineId};
 

@@ -1,10 +1,8 @@
 //! [`GuestCoordination`]: the world's record of a guest that coordinates with its host.
 
-use crate::coordination::{
-    Boost, Coordinated, Coordination, Coordinator, Detector, GuestChoice, Protocol, ProtocolState,
-};
 use crate::driver::Driver;
 use crate::program::Waiting;
+use coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, GuestChoice, Protocol, ProtocolState};
 use sched::{CpuId, EntityId, Instant, Params, State};
 use trace::MachineId;
 

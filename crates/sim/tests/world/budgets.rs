@@ -3,8 +3,8 @@
 
 use crate::bare_metal::{COSTS, populate};
 use crate::town::{Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
+use coordination::{Coordination, Protocol};
 use sched::{GroupId, Instant, Nanos, Params};
-use sim::coordination::{Coordination, Protocol};
 use sim::{Costs, Guest, Periodic, Workload, World};
 use trace::{Event, MachineId, WorldSink};
 

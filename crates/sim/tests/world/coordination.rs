@@ -2,8 +2,8 @@
 //! limits of a boost.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
+use coordination::{Boost, Coordinated, Coordination, Protocol, Rule};
 use sched::{Action, Class, EntityId, GroupId, Instant, Nanos, Params, RtPriority, Topology, Weight};
-use sim::coordination::{Boost, Coordinated, Coordination, Protocol, Rule};
 use sim::guest::Steal;
 use sim::program::{Object, Step, TimerMode};
 use sim::{Costs, Guest, TaskSpec, Workload, World};

@@ -1,8 +1,8 @@
 //! Tests of events that coincide with a review of boosts.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, host, run, sleep, task, vcpus};
+use coordination::{Coordination, Protocol, Rule};
 use sched::{Class, CpuId, CpuSet, GroupId, Input, Instant, Nanos, Params, RtPriority};
-use sim::coordination::{Coordination, Protocol, Rule};
 use sim::network::{Endpoint, Flow, Hop, Line};
 use sim::program::{Object, Step};
 use sim::{Costs, Guest, TaskSpec, World};

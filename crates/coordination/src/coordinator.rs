@@ -1,12 +1,12 @@
 //! [`Coordinator`]: on the host, grants the boosts that are requested for the vCPUs of a VM, within the VM's budget and
 //! limits. About the host, the coordinator needs to know only which vCPUs run.
 
-use super::{Boost, BoostRequest, Coordination};
+use crate::{Boost, BoostRequest, Coordination};
 use sched::{Instant, Nanos};
 
 /// The reason why a request is denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Denied {
+enum Denied {
     /// The budget is used up.
     Budget,
     /// The boost has lasted too long.
@@ -32,7 +32,7 @@ struct Member {
 
 /// The boosts of the vCPUs of one VM.
 #[derive(Clone, Debug)]
-pub(crate) struct Coordinator {
+pub struct Coordinator {
     with: Coordination,
     members: Vec<Member>,
     /// Start of the current window, and the boosted time in this window.
@@ -40,14 +40,18 @@ pub(crate) struct Coordinator {
     spent: Nanos,
     /// Instant up to which boosted time is counted.
     accounted_until: Instant,
-    /// Boosted time of all windows, and the numbers of boosts that the budget or a limit denied or ended.
-    pub(crate) boosted: Nanos,
-    pub(crate) over_budget: u64,
-    pub(crate) over_limit: u64,
+    /// Boosted time of all windows.
+    pub boosted: Nanos,
+    /// Number of boosts that the budget denied or ended.
+    pub over_budget: u64,
+    /// Number of boosts that a limit ended.
+    pub over_limit: u64,
 }
 
 impl Coordinator {
-    pub(crate) fn new(with: Coordination, vcpus: usize, now: Instant) -> Coordinator {
+    /// The coordinator of a VM with `vcpus` vCPUs, from `now` on. No vCPU runs, and none has a request.
+    #[must_use]
+    pub fn new(with: Coordination, vcpus: usize, now: Instant) -> Coordinator {
         Coordinator {
             with,
             members: vec![Member::default(); vcpus],
@@ -61,7 +65,7 @@ impl Coordinator {
     }
 
     /// Advances to `now` and counts boosted time up to `now`. Must be called before any other event of this instant.
-    pub(crate) fn advance(&mut self, now: Instant) {
+    pub fn advance(&mut self, now: Instant) {
         let time = now.since(self.accounted_until);
         self.accounted_until = now;
         if !time.is_zero() {
@@ -82,7 +86,7 @@ impl Coordinator {
     }
 
     /// Sets the request for a vCPU from now on.
-    pub(crate) fn request(&mut self, vcpu: usize, request: Option<BoostRequest>) {
+    pub fn request(&mut self, vcpu: usize, request: Option<BoostRequest>) {
         let member = &mut self.members[vcpu];
         if request.is_none() {
             member.denied = None;
@@ -98,7 +102,7 @@ impl Coordinator {
     }
 
     /// Records that a vCPU sleeps: its boosted time restarts at zero.
-    pub(crate) fn record_sleep(&mut self, vcpu: usize) {
+    pub fn record_sleep(&mut self, vcpu: usize) {
         let member = &mut self.members[vcpu];
         (member.held, member.locked) = (Nanos::ZERO, Nanos::ZERO);
         if matches!(member.denied, Some(Denied::Limit | Denied::Locked)) {
@@ -107,17 +111,17 @@ impl Coordinator {
     }
 
     /// Records that a vCPU received or lost a CPU.
-    pub(crate) fn set_running(&mut self, vcpu: usize, runs: bool) {
+    pub fn set_running(&mut self, vcpu: usize, runs: bool) {
         self.members[vcpu].runs = runs;
     }
 
     /// Returns the current boost of a vCPU.
-    pub(crate) fn granted(&self, vcpu: usize) -> Option<Boost> {
+    pub fn granted(&self, vcpu: usize) -> Option<Boost> {
         self.members[vcpu].granted
     }
 
     /// Returns the boost that the vCPU should have now.
-    pub(crate) fn due(&mut self, vcpu: usize) -> Option<Boost> {
+    pub fn due(&mut self, vcpu: usize) -> Option<Boost> {
         // The budget is used up when less than 1 ns per vCPU remains.
         let spent = self.with.budget.saturating_sub(self.spent).as_ns() < self.members.len() as u64;
         let Coordination { limit, preempt_limit, .. } = self.with;
@@ -139,7 +143,7 @@ impl Coordinator {
     }
 
     /// Records the current boost of a vCPU. `refused`: the policy refused the boost.
-    pub(crate) fn grant(&mut self, vcpu: usize, boost: Option<Boost>, refused: bool) {
+    pub fn grant(&mut self, vcpu: usize, boost: Option<Boost>, refused: bool) {
         let member = &mut self.members[vcpu];
         member.granted = boost;
         if boost.is_none() {
@@ -151,13 +155,13 @@ impl Coordinator {
     }
 
     /// Returns whether any boosted vCPU runs.
-    pub(crate) fn is_used(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         self.members.iter().any(|member| member.runs && member.granted.is_some())
     }
 
     /// Returns the next instant at which a boost may change without an event: a limit is reached, the budget is used
     /// up, or the window ends.
-    pub(crate) fn next(&self) -> Instant {
+    pub fn next(&self) -> Instant {
         let Coordination { budget, window, limit, preempt_limit, .. } = self.with;
         let mut next = Instant::NEVER;
         let mut used = 0;
@@ -180,8 +184,8 @@ impl Coordinator {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Protocol;
     use super::*;
+    use crate::Protocol;
 
     fn us(us: u64) -> Instant {
         Instant::ZERO + Nanos::us(us)

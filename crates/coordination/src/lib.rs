@@ -6,19 +6,29 @@
 //!        (its kernel's data)            (hints, calls)               (budget, limits)
 //! ```
 //!
-//! This module has only data and pure logic. `world` passes events to this module and carries out its decisions.
+//! This crate has only data and pure logic. The simulator passes the events of simulated kernels to it, and carries out its
+//! decisions.
 //! **Boosted time** is CPU time that a vCPU receives while it is boosted. Other entities lose this time.
 
+mod clock_offset;
 mod coordinator;
 mod detector;
 mod ewma;
+mod inbox;
+mod kernel;
 mod lavd;
 mod protocol;
+mod stream;
 mod ule;
+pub mod wire;
 
-pub(crate) use coordinator::Coordinator;
-pub(crate) use detector::{Detector, Note};
-pub(crate) use protocol::{BoostRequest, GuestChoice, ProtocolState};
+pub use clock_offset::ClockOffset;
+pub use coordinator::Coordinator;
+pub use detector::{Detector, Note};
+pub use inbox::Inbox;
+pub use kernel::Kernel;
+pub use protocol::{BoostRequest, GuestChoice, GuestReport, ProtocolState};
+pub use stream::Stream;
 
 use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 

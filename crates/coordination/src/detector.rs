@@ -2,39 +2,26 @@
 //! of wake-ups and blocks on the guest's clock, the charged CPU time, the parameters of the tasks, and the state of the
 //! guest's policy. The detector has no data about the host.
 
-use super::Rule;
-use super::ewma::Ewma;
-use super::lavd::{Lavd, Woken};
-use super::ule::Ule;
-use sched::{Action, CpuId, EntityId, FairPosition, Input, Instant, Machine, Nanos, Position, State, Wake};
-use trace::Event;
+use crate::Rule;
+use crate::ewma::Ewma;
+use crate::kernel::Kernel;
+use crate::lavd::{Lavd, Woken};
+use crate::ule::Ule;
+use sched::{CpuId, EntityId, FairPosition, Instant, Nanos, Position, Wake};
 
-/// An event of a machine that the coordination reads.
+/// An event of the guest's kernel that the detector reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Note {
+pub enum Note {
     /// An entity was woken.
     Woke(EntityId, Wake),
-    /// An entity began to run on a CPU, or stopped running.
+    /// An entity began to run on a CPU.
     Runs(EntityId, CpuId),
+    /// An entity stopped running.
     Stopped(EntityId),
     /// The parameters of an entity changed.
     Adjusted(EntityId),
     /// An entity has left.
     Left(EntityId),
-}
-
-impl Note {
-    /// Returns the note of `event`. `None`: the coordination ignores the event.
-    pub(crate) fn of(event: &Event) -> Option<Note> {
-        match *event {
-            Event::Input(Input::Wake { entity, why }) => Some(Note::Woke(entity, why)),
-            Event::Action(Action::Run { cpu, entity, .. }) => Some(Note::Runs(entity, cpu)),
-            Event::Action(Action::Stop { entity, .. }) => Some(Note::Stopped(entity)),
-            Event::Adjust { entity, .. } => Some(Note::Adjusted(entity)),
-            Event::Detach { entity } => Some(Note::Left(entity)),
-            _ => None,
-        }
-    }
 }
 
 /// The state of a rule for a task.
@@ -66,7 +53,7 @@ struct Task {
 
 /// The urgent tasks of a guest.
 #[derive(Debug)]
-pub(crate) struct Detector {
+pub struct Detector {
     rule: Rule,
     /// State of the tasks, by entity index.
     tasks: Vec<Option<Task>>,
@@ -79,22 +66,24 @@ pub(crate) struct Detector {
 }
 
 impl Detector {
-    pub(crate) fn new(rule: Rule, cpus: usize) -> Detector {
+    /// A detector for a guest with `cpus` CPUs, which knows no task.
+    #[must_use]
+    pub fn new(rule: Rule, cpus: usize) -> Detector {
         Detector { rule, tasks: Vec::new(), running: vec![None; cpus], awake: Vec::new(), critical: (0, 0) }
     }
 
     /// Returns whether `e` is urgent.
-    pub(crate) fn is_urgent(&self, e: EntityId) -> bool {
+    pub fn is_urgent(&self, e: EntityId) -> bool {
         self.get(e).is_some_and(|task| task.urgent)
     }
 
     /// Returns the urgent tasks that are runnable.
-    pub(crate) fn awake(&self) -> &[EntityId] {
+    pub fn awake(&self) -> &[EntityId] {
         &self.awake
     }
 
     /// Returns the urgent tasks that are asleep.
-    pub(crate) fn asleep(&self) -> impl Iterator<Item = EntityId> {
+    pub fn asleep(&self) -> impl Iterator<Item = EntityId> {
         self.tasks.iter().flatten().filter(|task| task.urgent && !task.runnable).map(|task| task.id)
     }
 
@@ -133,28 +122,28 @@ impl Detector {
 
     // ---- Events ----
 
-    /// Processes an event of this instant, after `machine` has settled.
-    pub(crate) fn note(&mut self, machine: &Machine, note: Note) {
+    /// Processes an event of this instant, after the `kernel` has settled.
+    pub fn note(&mut self, kernel: &impl Kernel, note: Note) {
         match note {
             Note::Runs(e, cpu) => self.running[cpu.index()] = Some(e),
             Note::Stopped(e) => {
                 self.running.iter_mut().filter(|running| **running == Some(e)).for_each(|running| *running = None);
-                if machine.is_attached(e) && machine.state(e) == State::Blocked {
-                    self.blocked(machine, e);
-                    self.sort(machine, e);
+                if kernel.has(e) && kernel.is_blocked(e) {
+                    self.blocked(kernel, e);
+                    self.sort(kernel, e);
                 }
             }
-            Note::Woke(e, why) if machine.is_attached(e) => self.woke(machine, e, why),
-            Note::Adjusted(e) if machine.is_attached(e) => self.sort(machine, e),
+            Note::Woke(e, why) if kernel.has(e) => self.woke(kernel, e, why),
+            Note::Adjusted(e) if kernel.has(e) => self.sort(kernel, e),
             Note::Left(e) => self.left(e),
             Note::Woke(..) | Note::Adjusted(_) => {}
         }
     }
 
     /// Reviews the running task `e`: its burst may have become too long.
-    pub(crate) fn review(&mut self, machine: &Machine, e: EntityId) {
+    pub fn review(&mut self, kernel: &impl Kernel, e: EntityId) {
         // The guest's kernel knows only the charged time.
-        let charged = machine.charged(e);
+        let charged = kernel.charged(e);
         let task = self.task(e);
         let (burst, more) = (charged.saturating_sub(task.burst_start), charged.saturating_sub(task.accounted));
         task.accounted = charged;
@@ -163,14 +152,14 @@ impl Detector {
             RuleState::Ule(ule) => ule.ran(more),
             RuleState::Nothing | RuleState::AtWakeUp(_) | RuleState::Deadline(_) | RuleState::Lavd(_) => {}
         }
-        self.sort(machine, e);
+        self.sort(kernel, e);
     }
 
-    fn woke(&mut self, machine: &Machine, e: EntityId, why: Wake) {
-        let now = machine.now();
+    fn woke(&mut self, kernel: &impl Kernel, e: EntityId, why: Wake) {
+        let now = kernel.now();
         if self.task(e).runnable {
             // The task blocked and woke at the same instant.
-            self.blocked(machine, e);
+            self.blocked(kernel, e);
         }
         let from = match why {
             Wake::New { parent: Some(parent) } => Some(parent),
@@ -183,15 +172,15 @@ impl Detector {
         {
             lavd.wakes(now);
         }
-        let behind = self.rule == Rule::Cfs && is_behind(machine, &self.running, e);
-        let charged = machine.charged(e);
+        let behind = self.rule == Rule::Cfs && is_behind(kernel, &self.running, e);
+        let charged = kernel.charged(e);
         let task = self.task(e);
         let slept = task.blocked.take().map(|since| now.saturating_since(since));
         (task.runnable, task.burst_start, task.accounted) = (true, charged, charged);
         match &mut task.rule_state {
             RuleState::Nothing => {}
             RuleState::AtWakeUp(interactive) => *interactive = behind,
-            RuleState::Deadline(woke) => *woke = near_deadline(machine, e),
+            RuleState::Deadline(woke) => *woke = near_deadline(kernel, e),
             RuleState::Ule(ule) => match (why, giver, slept) {
                 (Wake::New { parent: Some(parent) }, Some(RuleState::Ule(giver)), None) => {
                     *ule = giver.child();
@@ -200,12 +189,11 @@ impl Detector {
                 _ => ule.slept(slept.unwrap_or(Nanos::ZERO)),
             },
             RuleState::Lavd(lavd) => {
-                let (host, params) = (machine.topology(), machine.params(e));
-                let allowed = params.affinity.and(&host.all()).len();
-                let weight = u64::from(params.weight.as_linux());
+                let (allowed, cpus) = (kernel.allowed(e), kernel.cpus());
+                let weight = u64::from(kernel.params(e).weight.as_linux());
                 let giver = if let Some(RuleState::Lavd(giver)) = giver { Some(giver.criticality) } else { None };
                 let (before, is_new) = (lavd.criticality, lavd.criticality == 0);
-                lavd.woken(Woken { weight, why, allowed, cpus: host.cpus }, giver);
+                lavd.woken(Woken { weight, why, allowed, cpus }, giver);
                 let now = lavd.criticality;
                 self.critical.0 = self.critical.0 - before + now;
                 self.critical.1 += u64::from(is_new);
@@ -216,11 +204,11 @@ impl Detector {
                 }
             }
         }
-        self.sort(machine, e);
+        self.sort(kernel, e);
     }
 
-    fn blocked(&mut self, machine: &Machine, e: EntityId) {
-        let (now, charged) = (machine.now(), machine.charged(e));
+    fn blocked(&mut self, kernel: &impl Kernel, e: EntityId) {
+        let (now, charged) = (kernel.now(), kernel.charged(e));
         let task = self.task(e);
         if !std::mem::replace(&mut task.runnable, false) {
             return;
@@ -258,8 +246,8 @@ impl Detector {
     }
 
     /// Decides whether `e` is urgent now, and updates the list of urgent and runnable tasks.
-    fn sort(&mut self, machine: &Machine, e: EntityId) {
-        let params = machine.params(e);
+    fn sort(&mut self, kernel: &impl Kernel, e: EntityId) {
+        let params = kernel.params(e);
         let by_class =
             params.class.rt_priority().is_some() || params.class == sched::Class::Stop || params.reservation.is_some();
         let (sum, count) = self.critical;
@@ -268,10 +256,10 @@ impl Detector {
         let task = self.task(e);
         task.urgent = by_class
             || match task.rule_state {
-                RuleState::Nothing => rule == Rule::Bmq && machine.interactive(e),
+                RuleState::Nothing => rule == Rule::Bmq && kernel.is_interactive(e),
                 RuleState::AtWakeUp(interactive) => interactive,
                 // If the deadline has changed, the task has begun a new slice, and the wake-up no longer counts.
-                RuleState::Deadline(woke) => woke.is_some() && woke == deadline(machine, e),
+                RuleState::Deadline(woke) => woke.is_some() && woke == deadline(kernel, e),
                 RuleState::Ule(ule) => ule.is_interactive(nice),
                 RuleState::Lavd(lavd) => lavd.criticality.saturating_mul(count) > sum,
                 RuleState::Ewma(ewma) => ewma.is_interactive(),
@@ -287,8 +275,8 @@ impl Detector {
 
 /// Returns whether `e`, which has just woken, is far enough behind to count as interactive (CFS). Either `e` would
 /// preempt the running task, or `e` is behind the minimum of its queue by at least a quarter of the latency.
-fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
-    let position = |of| match machine.position(of) {
+fn is_behind(kernel: &impl Kernel, running: &[Option<EntityId>], e: EntityId) -> bool {
+    let position = |of| match kernel.position(of) {
         Some(Position::Fair(position)) => Some(position),
         _ => None,
     };
@@ -298,21 +286,21 @@ fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bo
     let signed = |time: Nanos| time.as_ns().cast_signed();
     // The task that had the CPU at the wake-up. The task may have lost the CPU since.
     let current = running.get(cpu.index()).copied().flatten();
-    let current = current.filter(|&it| it != e && machine.is_attached(it) && machine.state(it) != State::Blocked);
+    let current = current.filter(|&it| it != e && kernel.has(it) && !kernel.is_blocked(it));
     let ahead = current.and_then(position).map(|current| current.vruntime.ahead_of(vruntime));
     ahead.is_some_and(|ahead| ahead > signed(wakeup_granularity))
         || min_vruntime.ahead_of(vruntime) >= signed(latency) / 4
 }
 
 /// Returns the deadline of `e` at its wake-up, if the deadline has passed or is less than a slice ahead (BFS).
-fn near_deadline(machine: &Machine, e: EntityId) -> Option<Instant> {
-    let Some(Position::Deadline { deadline, slice }) = machine.position(e) else { return None };
-    (deadline < machine.now().saturating_add(slice)).then_some(deadline)
+fn near_deadline(kernel: &impl Kernel, e: EntityId) -> Option<Instant> {
+    let Some(Position::Deadline { deadline, slice }) = kernel.position(e) else { return None };
+    (deadline < kernel.now().saturating_add(slice)).then_some(deadline)
 }
 
 /// Returns the virtual deadline of `e` (BFS).
-fn deadline(machine: &Machine, e: EntityId) -> Option<Instant> {
-    match machine.position(e) {
+fn deadline(kernel: &impl Kernel, e: EntityId) -> Option<Instant> {
+    match kernel.position(e) {
         Some(Position::Deadline { deadline, .. }) => Some(deadline),
         _ => None,
     }

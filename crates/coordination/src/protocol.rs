@@ -1,37 +1,38 @@
 //! The state that guest and host share about one vCPU, and the effect of each event under the rules of a protocol.
 
-use super::{Boost, Coordination, Protocol};
+use crate::{Boost, Coordination, Protocol};
 
 /// A request for a boost of a vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BoostRequest {
-    pub(crate) boost: Boost,
+pub struct BoostRequest {
+    /// The requested boost.
+    pub boost: Boost,
     /// Whether the only reason for the boost is that the task on the vCPU must not be preempted.
-    pub(crate) locked: bool,
+    pub locked: bool,
 }
 
 /// The choice of a guest's scheduler on one of its CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct GuestChoice {
+pub struct GuestChoice {
     /// Whether a task runs.
-    pub(crate) runs: bool,
+    pub runs: bool,
     /// The boost for the running task. `None`: the task is not urgent.
-    pub(crate) task_boost: Option<Boost>,
+    pub task_boost: Option<Boost>,
     /// Whether an urgent task waits on the CPU.
-    pub(crate) waits: bool,
+    pub waits: bool,
     /// Whether an urgent task that last ran on the CPU sleeps. An interrupt for the CPU may wake this task.
-    pub(crate) sleeps: bool,
+    pub sleeps: bool,
     /// Whether the running task must not be preempted: the task holds a spin lock, or waits for a spin lock.
-    pub(crate) locked: bool,
+    pub locked: bool,
 }
 
 /// The report of a guest about the choice of its scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct GuestReport {
+pub struct GuestReport {
     /// Whether the guest reports a change to its host.
-    pub(crate) hint: bool,
+    pub hint: bool,
     /// Whether the guest reports by a hypercall.
-    pub(crate) call: bool,
+    pub call: bool,
 }
 
 const NOTHING: GuestReport = GuestReport { hint: false, call: false };
@@ -39,7 +40,7 @@ const CALL: GuestReport = GuestReport { hint: true, call: true };
 
 /// The protocol state of one vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct ProtocolState {
+pub struct ProtocolState {
     /// Last report of the guest: the boost for the running task, and whether the task must not be preempted.
     /// Corresponds to RFC v1's `boost_req` and `preempt_disabled`, and to RFC v2's record.
     task_boost: Option<Boost>,
@@ -49,7 +50,7 @@ pub(crate) struct ProtocolState {
     /// Whether the guest has announced that an interrupt may be for an urgent task (S0).
     expects_urgent: bool,
     /// The resulting request for the vCPU.
-    pub(crate) request: Option<BoostRequest>,
+    pub request: Option<BoostRequest>,
 }
 
 fn urgent(boost: Boost) -> BoostRequest {
@@ -59,7 +60,7 @@ fn urgent(boost: Boost) -> BoostRequest {
 impl ProtocolState {
     /// Processes a choice of the guest's scheduler. `boosted`: whether the host shows this vCPU as boosted (RFC v1's
     /// `boost_status`).
-    pub(crate) fn on_pick(&mut self, with: &Coordination, choice: GuestChoice, boosted: bool) -> GuestReport {
+    pub fn on_pick(&mut self, with: &Coordination, choice: GuestChoice, boosted: bool) -> GuestReport {
         let Coordination { protocol, boost, .. } = *with;
         match protocol {
             // An idle CPU reports nothing, so a boost stays in force for its next wake-up.
@@ -140,7 +141,7 @@ impl ProtocolState {
     }
 
     /// Processes an exit of the vCPU from its guest. `pending`: whether an interrupt waits for the vCPU.
-    pub(crate) fn on_exit(&mut self, with: &Coordination, pending: bool) {
+    pub fn on_exit(&mut self, with: &Coordination, pending: bool) {
         let boost = with.boost;
         self.request = match with.protocol {
             Protocol::S0 | Protocol::Kiszka => return,
@@ -153,7 +154,7 @@ impl ProtocolState {
     }
 
     /// Processes an interrupt that the host injects into the vCPU. `present`: whether the vCPU has a CPU.
-    pub(crate) fn on_interrupt(&mut self, with: &Coordination, present: bool) {
+    pub fn on_interrupt(&mut self, with: &Coordination, present: bool) {
         match with.protocol {
             Protocol::S0 => {
                 if self.expects_urgent && self.task_boost.is_none() {
@@ -176,7 +177,7 @@ impl ProtocolState {
     }
 
     /// Processes a halt of the vCPU.
-    pub(crate) fn on_halt(&mut self, with: &Coordination) {
+    pub fn on_halt(&mut self, with: &Coordination) {
         match with.protocol {
             Protocol::S0 | Protocol::Kiszka => {}
             Protocol::RfcV1 => self.request = Some(urgent(with.boost)),

@@ -8,11 +8,12 @@ use crate::step::{Failure, Outcome, Tally};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Package of the module.
 const PACKAGE: &str = "wasm";
@@ -20,7 +21,7 @@ const PACKAGE: &str = "wasm";
 const TARGET: &str = "wasm32-unknown-unknown";
 /// Name of the generated files.
 const NAME: &str = "tactus";
-/// The program that runs a scenario in the module.
+/// The program that runs scenarios in the module.
 const RUNNER: &str = "crates/wasm/tests/run.mjs";
 
 /// What loads the module.
@@ -59,21 +60,29 @@ impl Profile {
     }
 }
 
-/// Builds the module, with the JavaScript for `loader`. Returns the folder of the files.
+/// Modules that this process has built: several steps use the same files.
+static BUILT: Mutex<Vec<(Loader, Profile)>> = Mutex::new(Vec::new());
+
+/// Builds the module, with the JavaScript for `loader`, unless this process has built it. Returns the folder of the files.
 ///
 /// # Errors
 /// The target or wasm-bindgen is missing, or the module cannot be built.
 pub(crate) fn build(loader: Loader, profile: Profile) -> Result<PathBuf> {
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = root().join("target/wasm").join(loader.word());
+    if built.contains(&(loader, profile)) {
+        return Ok(output);
+    }
     component::target(TARGET).map_err(anyhow::Error::msg)?;
     let bindgen = bindgen()?;
     // Cargo does no link-time optimisation of a package that is a library of Rust, too.
     let mut module = cargo(&["rustc", "--package", PACKAGE, "--lib", "--crate-type", "cdylib"]);
     done(module.args(["--target", TARGET, "--profile", profile.name()]))?;
     let module = root().join("target").join(TARGET).join(profile.name()).join(format!("{PACKAGE}.wasm"));
-    let output = root().join("target/wasm").join(loader.word());
     let mut bind = Command::new(bindgen);
     bind.args(["--target", loader.word(), "--out-name", NAME, "--out-dir"]).arg(&output).arg(module);
     done(&mut bind)?;
+    built.push((loader, profile));
     Ok(output)
 }
 
@@ -156,11 +165,11 @@ enum Wanted<'a> {
 
 impl Comparison<'_> {
     /// Returns whether the module gives the wanted bytes.
-    fn is_equal(&self, tactus: &Path, module: &Path) -> Result<bool> {
-        let found = simulate(module, &self.request)?;
+    fn is_equal(&self, tactus: &Path, module: &mut Module) -> Result<bool> {
+        let found = module.simulate(&self.request)?;
         Ok(match &self.wanted {
             Wanted::Output(name) => {
-                found["json"] == output(Command::new(tactus).args(["sim", "--json", name]).current_dir(root()), "")?
+                found["json"] == output(Command::new(tactus).args(["sim", "--json", name]).current_dir(root()))?
             }
             Wanted::Trace(golden) => found["traces"][0] == **golden,
         })
@@ -171,11 +180,14 @@ impl Comparison<'_> {
 fn compared(comparisons: &[Comparison<'_>], tactus: &Path, module: &Path) -> Result<Vec<bool>> {
     let next = AtomicUsize::new(0);
     let work = || -> Result<Vec<(usize, bool)>> {
-        let mut done = Vec::new();
+        let (mut module, mut done) = (Module::start(module)?, Vec::new());
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(comparison) = comparisons.get(at) else { return Ok(done) };
-            done.push((at, comparison.is_equal(tactus, module)?));
+            let Some(comparison) = comparisons.get(at) else {
+                module.end()?;
+                return Ok(done);
+            };
+            done.push((at, comparison.is_equal(tactus, &mut module)?));
         }
     };
     let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -194,17 +206,41 @@ fn is_compared(name: &str) -> bool {
     name.ends_with(".toml") && !name.ends_with("bench-two-level.toml")
 }
 
-/// Runs a request in the module.
-fn simulate(module: &Path, request: &Value) -> Result<Value> {
-    let result = output(Command::new("node").arg(RUNNER).arg(module).current_dir(root()), &request.to_string())?;
-    serde_json::from_str(&result).context("the module returned no JSON")
+/// The module in a process of Node.js, which ends with the last request.
+struct Module {
+    node: Child,
+    requests: ChildStdin,
+    results: Lines<BufReader<ChildStdout>>,
 }
 
-/// Runs `command` with this input. Returns its output.
-fn output(command: &mut Command, input: &str) -> Result<String> {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    child.stdin.take().context("the input is a pipe")?.write_all(input.as_bytes())?;
-    let done = child.wait_with_output()?;
+impl Module {
+    fn start(module: &Path) -> Result<Module> {
+        let mut node = Command::new("node");
+        node.arg(RUNNER).arg(module).current_dir(root()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = node.spawn().with_context(|| format!("cannot run {}", typed(&node)))?;
+        let (requests, results) = (child.stdin.take(), child.stdout.take());
+        let results = BufReader::new(results.context("the output is a pipe")?).lines();
+        Ok(Module { node: child, requests: requests.context("the input is a pipe")?, results })
+    }
+
+    /// Runs a request.
+    fn simulate(&mut self, request: &Value) -> Result<Value> {
+        writeln!(self.requests, "{request}").context("the module has ended")?;
+        let result = self.results.next().context("the module has ended")??;
+        serde_json::from_str(&result).context("the module returned no JSON")
+    }
+
+    /// Ends the process.
+    fn end(mut self) -> Result<()> {
+        drop(self.requests);
+        ensure!(self.node.wait()?.success(), "the module has failed");
+        Ok(())
+    }
+}
+
+/// Runs `command`. Returns its output.
+fn output(command: &mut Command) -> Result<String> {
+    let done = command.output()?;
     ensure!(done.status.success(), "{} failed", typed(command));
     Ok(String::from_utf8(done.stdout)?)
 }

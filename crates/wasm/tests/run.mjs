@@ -1,14 +1,16 @@
-// Runs the request that standard input contains in the module, and prints the result.
+// Runs the request of each line of standard input in the module, and prints a line with each result.
 // Argument: the module for Node.js.
 
-import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
+import { createInterface } from "node:readline";
 
 const [module] = process.argv.slice(2);
 const { simulate } = createRequire(import.meta.url)(resolve(module));
 try {
-  process.stdout.write(simulate(readFileSync(0, "utf8"), () => {}));
+  for await (const request of createInterface({ input: process.stdin })) {
+    process.stdout.write(simulate(request, () => {}) + "\n");
+  }
 } catch (complaints) {
   console.error(complaints);
   process.exitCode = 1;

@@ -1,12 +1,13 @@
 // The book, opened from its folder.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { barriers, launch, open } from "./browser.mjs";
+import { after, afterEach, before, test } from "node:test";
+import { barriers, close, launch, open } from "./browser.mjs";
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
+afterEach(close);
 
 test("the book opens without a request to anywhere, and a search finds a word", async () => {
   const { page, foreign, errors } = await open(browser, "index.html");

@@ -12,12 +12,20 @@ export const address = (page) => pathToFileURL(resolve(SITE, page.split("#")[0])
 /** Starts the browser. */
 export const launch = () => chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
 
+const contexts = [];
+
+/** Closes the pages of a test. */
+export async function close() {
+  for (const context of contexts.splice(0)) await context.close();
+}
+
 /**
  * Opens a page of the site. Returns the page, the requests to anything but files and the page itself, and the errors of
  * its scripts.
  */
 export async function open(browser, path, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  contexts.push(context);
   const page = await context.newPage();
   const [foreign, errors] = [[], []];
   page.on("request", (request) => /^(file|blob|data):/.test(request.url()) || foreign.push(request.url()));

@@ -1,12 +1,13 @@
 // The playground, opened from its folder.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { barriers, launch, open } from "./browser.mjs";
+import { after, afterEach, before, test } from "node:test";
+import { barriers, close, launch, open } from "./browser.mjs";
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
+afterEach(close);
 
 const PAGE = "playground.html";
 /** Returns the timelines once the page shows this number of them and no run is in progress. */

@@ -94,6 +94,11 @@ pub enum Report {
         /// Number of the periods.
         count: u64,
     },
+    /// The buffer between the kernel and the program was full: the counts of periods lack those of some events.
+    Lost {
+        /// Number of events since the last such report.
+        events: u64,
+    },
     /// So many orders were carried out, or refused.
     Done {
         /// Number of orders since the start.
@@ -144,6 +149,8 @@ mod tests {
         assert_eq!((read::<Order>(&text), text.matches('\n').count()), (Ok(order), 1));
         let refused = Report::Refused { order, reason: "no\nroom".to_string() };
         assert_eq!((read::<Report>(&line(&refused)), line(&refused).matches('\n').count()), (Ok(refused), 1));
+        let lost = Report::Lost { events: 9 };
+        assert_eq!((read::<Report>(&line(&lost)), line(&lost).trim_end()), (Ok(lost), r#"{"lost":{"events":9}}"#));
         assert!(read::<Order>("{\"begin\":{}}").unwrap_err().contains("missing field"));
         assert!(read::<Report>("\"ready\"") == Ok(Report::Ready) && read::<Report>("x").is_err());
     }

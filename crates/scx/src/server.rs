@@ -5,7 +5,7 @@
 
 use crate::session::PRIORITY;
 use orders::{Order, Report};
-use sched::{CpuId, Limit, Nanos, Reservation};
+use sched::{CpuId, Instant, Limit, Nanos, Reservation};
 use scx::interface::{EndedPeriods, Event, Kind};
 use scx::native::{Member, NativeEdf, Promise, Reported};
 use scx::{Basis, Error};
@@ -20,6 +20,8 @@ use sys::event::Bell;
 
 /// Interval of reports.
 const INTERVAL: Nanos = Nanos::ms(20);
+/// Least interval between reports of lost events.
+const LOST_INTERVAL: Nanos = Nanos::s(10);
 /// Number of orders after which progress is reported although more have come.
 const DONE_EVERY: u64 = 64;
 /// Number of the orders among the event sources; the events of the scheduler have 0.
@@ -82,6 +84,7 @@ struct Server {
     bell: Arc<Bell>,
     /// Number of orders carried out.
     done: u64,
+    losses: Losses,
 }
 
 impl Server {
@@ -107,7 +110,15 @@ impl Server {
             drop(to);
             ringing.ring();
         });
-        Ok(Server { scheduler, promises: BTreeMap::new(), gangs: Gangs::default(), orders, bell, done: 0 })
+        Ok(Server {
+            scheduler,
+            promises: BTreeMap::new(),
+            gangs: Gangs::default(),
+            orders,
+            bell,
+            done: 0,
+            losses: Losses::default(),
+        })
     }
 
     /// Serves until the end of the input.
@@ -122,6 +133,9 @@ impl Server {
             let now = clock::now();
             if now >= next || !goes_on {
                 summed(events.drain(..)).iter().for_each(say);
+                if let Some(events) = self.losses.new_since(self.scheduler.lost()?, now) {
+                    say(&Report::Lost { events });
+                }
                 if let Some(ending) = self.scheduler.ending()? {
                     return Err(Stop { begins_again: ending.requests_restart(), reason: ending.text() });
                 }
@@ -223,6 +237,26 @@ impl Gangs {
     }
 }
 
+/// The lost events that were reported.
+#[derive(Default)]
+struct Losses {
+    reported: u64,
+    /// Instant before which no more are reported.
+    next: Instant,
+}
+
+impl Losses {
+    /// Returns how many events were lost since the last report. `None`: none, or it is too early for a report.
+    fn new_since(&mut self, total: u64, now: Instant) -> Option<u64> {
+        let new = total - self.reported;
+        if new == 0 || now < self.next {
+            return None;
+        }
+        (self.reported, self.next) = (total, now.saturating_add(LOST_INTERVAL));
+        Some(new)
+    }
+}
+
 /// Returns the periods of these events, with equal ones of a promise in one report.
 fn summed(events: impl Iterator<Item = Event>) -> Vec<Report> {
     let mut all: BTreeMap<i32, Vec<(EndedPeriods, u64)>> = BTreeMap::new();
@@ -251,7 +285,6 @@ fn summed(events: impl Iterator<Item = Event>) -> Vec<Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sched::Instant;
 
     #[test]
     fn a_promise_begins_with_those_of_its_gang_until_they_end() {
@@ -269,6 +302,15 @@ mod tests {
         assert_eq!(gangs.first(8), Some(1));
         gangs.place(1, None);
         assert!(gangs.0.is_empty());
+    }
+
+    #[test]
+    fn lost_events_are_reported_once_and_no_more_than_every_ten_seconds() {
+        let at = |s| Instant::ZERO + Nanos::s(s);
+        let mut losses = Losses::default();
+        let reported = [(0, 1), (3, 2), (3, 3), (5, 4), (9, 11), (9, 12), (9, 30), (10, 31)];
+        let reported = reported.map(|(total, now)| losses.new_since(total, at(now)));
+        assert_eq!(reported, [None, Some(3), None, None, None, Some(6), None, Some(1)]);
     }
 
     #[test]

@@ -184,6 +184,10 @@ fn note(shared: &Shared<'_>, report: Report) -> std::result::Result<(), Fault> {
             if thread::status(tid).is_err() => {}
         Report::Refused { order, reason } => return Err(format!("it refuses an order ({order:?}): {reason}").into()),
         Report::Ended { reason, begins_again } => return Err(Fault { reason, begins_again }),
+        Report::Lost { events } => shared.warn(Explanation::new(
+            format!("{events} events of the scheduler in the kernel were lost: the counts of periods lack theirs"),
+            "the promises are kept as before; with fewer promises or longer periods there are fewer events",
+        )),
         Report::Done { .. } => {}
     }
     Ok(())

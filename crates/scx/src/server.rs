@@ -15,13 +15,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use sys::attributes::{self, Attributes, Policy};
-use sys::clock;
 use sys::event::Bell;
+use sys::{autogroup, clock, process};
 
 /// Interval of reports.
 const INTERVAL: Nanos = Nanos::ms(20);
 /// Least interval between reports of lost events.
 const LOST_INTERVAL: Nanos = Nanos::s(10);
+/// The nice value of the session of this program.
+const NICE_LEAST: i32 = -20;
 /// Number of orders after which progress is reported although more have come.
 const DONE_EVERY: u64 = 64;
 /// Number of the orders among the event sources; the events of the scheduler have 0.
@@ -30,6 +32,7 @@ const ORDERS: u64 = 1;
 /// Serves until the end of the input. Returns 0 then, 1 if the kernel has removed the scheduler, and 3 if it could not be
 /// loaded.
 pub(crate) fn run() -> ExitCode {
+    begin_session();
     let code = match Server::load() {
         Ok(mut server) => {
             say(&Report::Ready);
@@ -48,6 +51,15 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// Moves this program to a session of its own, with the least nice value. The kernel checks the programs for seconds of CPU time, and
+/// with autogroups a nice value of a thread weighs against threads of its session only.
+fn begin_session() {
+    if process::leave_session().is_ok() && autogroup::is_on() {
+        // Without it, loading takes longer beside busy sessions.
+        let _ = autogroup::set_nice(std::process::id(), NICE_LEAST);
+    }
 }
 
 /// Writes a line. If the core has ended, so has the input.

@@ -16,6 +16,7 @@
 
 mod attribution;
 mod comparison;
+mod lived;
 mod machine;
 mod span;
 
@@ -25,6 +26,7 @@ use crate::recording::{Record, Recording, What};
 use attribution::{Events, Pair, Subject, attributed};
 use comparison::LATE_MOST;
 use input::problem::Problems;
+use lived::Lived;
 use machine::Replayed;
 use sched::{Instant, Nanos};
 use span::spans;
@@ -39,9 +41,10 @@ const LISTED_MOST: usize = 20;
 /// The policy has no port, or refuses a promise of the recording.
 pub fn replay(recording: &Recording) -> Result<Comparison, Problems> {
     let records = &recording.records;
-    let spans = spans(records);
+    let lived = Lived::new(records);
+    let spans = spans(records, &lived);
     let mut replay = Replay {
-        events: Events { records, spans: &spans },
+        events: Events { records, spans: &spans, lived: &lived },
         replayed: Replayed::new(&recording.header)?,
         chosen: vec![None; recording.header.cpus],
         reported: BTreeSet::new(),
@@ -50,6 +53,7 @@ pub fn replay(recording: &Recording) -> Result<Comparison, Problems> {
             policy: recording.header.policy.clone(),
             cpus: recording.header.cpus,
             records: records.len() as u64,
+            longest_silence_ns: lived.longest_silence_ns(),
             length_ns: records.first().zip(records.last()).map_or(0, |(first, last)| last.at_ns - first.at_ns),
             ..Comparison::default()
         },
@@ -129,15 +133,17 @@ impl Replay<'_> {
 
     /// Finds choices and periods that have been due for too long at `now`.
     fn find_late(&mut self, index: usize, now: Instant) {
+        let lived = self.events.lived;
+        let is_late = |since: Instant| lived.between(since.as_ns(), now.as_ns()) > LATE_MOST;
         for cpu in 0..self.chosen.len() {
-            if let Some((since, promise)) = self.replayed.late_choice(cpu, now, LATE_MOST)
+            if let Some((since, promise)) = self.replayed.late_choice(cpu, is_late)
                 && self.reported.insert((since, true, cpu))
             {
                 self.comparison.choices += 1;
                 self.differ(index, cpu, Kind::NoChoice { since_ns: since.as_ns() }, &[promise]);
             }
         }
-        for (since, promise, home) in self.replayed.late_periods(now, LATE_MOST) {
+        for (since, promise, home) in self.replayed.late_periods(is_late) {
             if self.reported.insert((since, false, promise.unsigned_abs() as usize)) {
                 self.comparison.choices += 1;
                 self.differ(index, home, Kind::NoPeriod { since_ns: since.as_ns() }, &[promise]);

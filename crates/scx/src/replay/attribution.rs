@@ -6,6 +6,7 @@
 //! An event takes time (`span.rs`): two events are close if at most [`CLOSE`] is between the end of one and the begin of the other.
 
 use super::comparison::{Kind, LATE_MOST};
+use super::lived::Lived;
 use super::span::Span;
 use crate::recording::{Record, What};
 use sched::Nanos;
@@ -26,11 +27,12 @@ pub(super) struct Subject<'a> {
     pub(super) since: usize,
 }
 
-/// Records, and the span of each.
+/// Records, the span of each, and the time of the recording without its silence.
 #[derive(Clone, Copy)]
 pub(super) struct Events<'a> {
     pub(super) records: &'a [Record],
     pub(super) spans: &'a [Span],
+    pub(super) lived: &'a Lived,
 }
 
 impl Events<'_> {
@@ -40,8 +42,8 @@ impl Events<'_> {
 
     /// Whether the clocks of two records are so near that they can be close.
     fn can_be_close(self, one: usize, other: usize) -> bool {
-        let between = self.records[one].at_ns.abs_diff(self.records[other].at_ns);
-        between <= (LATE_MOST + CLOSE).as_ns()
+        let (one, other) = (self.records[one].at_ns, self.records[other].at_ns);
+        self.lived.between(one.min(other), one.max(other)) <= LATE_MOST + CLOSE
     }
 }
 
@@ -120,7 +122,8 @@ mod tests {
         let choice = |promise| Choice { promise, deadline_ns: 0, left_ns: 0 };
         let kind = Kind::Choice { kernel: kernel.map(choice), policy: Some(choice(policy)) };
         let promises: Vec<i32> = kernel.into_iter().chain([policy]).collect();
-        let events = Events { records, spans: &spans(records) };
+        let lived = Lived::new(records);
+        let events = Events { records, spans: &spans(records, &lived), lived: &lived };
         attributed(events, &Subject { index, kind, promises: &promises, since: 0 })
     }
 
@@ -152,7 +155,8 @@ mod tests {
     fn a_choice_that_does_not_come_is_never_attributed() {
         let records = [record(0, 100, 1, 7, What::Wake), record(1, 105, 0, 0, CHOICE)];
         let kind = Kind::NoChoice { since_ns: 0 };
-        let events = Events { records: &records, spans: &spans(&records) };
+        let lived = Lived::new(&records);
+        let events = Events { records: &records, spans: &spans(&records, &lived), lived: &lived };
         assert_eq!(attributed(events, &Subject { index: 1, kind, promises: &[7], since: 0 }), None);
     }
 }

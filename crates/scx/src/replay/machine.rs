@@ -336,10 +336,9 @@ impl Replayed {
 
     // ---- What is late ----
 
-    /// Returns since when a choice of the CPU is due, if it is for more than `most`, and the promise that it concerns.
-    pub(super) fn late_choice(&self, cpu: usize, now: Instant, most: Nanos) -> Option<(Instant, i32)> {
+    /// Returns since when a choice of the CPU is due, if it is late, and the promise that it concerns.
+    pub(super) fn late_choice(&self, cpu: usize, is_late: impl Fn(Instant) -> bool) -> Option<(Instant, i32)> {
         let on = CpuId::new(cpu);
-        let is_late = |since: Instant| now.saturating_since(since) > most;
         if let Some(entity) = self.machine.running(on)
             && is_late(self.machine.until(on))
             && self.promises[&self.numbers[&entity]].used_up != Some(deadline_of(&self.machine, entity))
@@ -350,9 +349,9 @@ impl Replayed {
         self.lets_wait[cpu].filter(|(since, _)| is_late(*since))
     }
 
-    /// Returns the periods that should have begun for more than `most`, with their promises and CPUs.
-    pub(super) fn late_periods(&self, now: Instant, most: Nanos) -> Vec<(Instant, i32, usize)> {
-        let late = self.due.iter().take_while(|(at, _)| now.saturating_since(*at) > most);
+    /// Returns the periods that should have begun and are late, with their promises and CPUs.
+    pub(super) fn late_periods(&self, is_late: impl Fn(Instant) -> bool) -> Vec<(Instant, i32, usize)> {
+        let late = self.due.iter().take_while(|(at, _)| is_late(*at));
         let promise = |(at, alarm): &(Instant, Alarm)| {
             let AlarmOwner::Entity(entity) = alarm.owner else { return None };
             let number = *self.numbers.get(&entity)?;

@@ -4,6 +4,7 @@
 //! on its way: other CPUs choose, and cannot choose it.
 
 use super::comparison::LATE_MOST;
+use super::lived::Lived;
 use crate::recording::{Record, What};
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ impl Span {
 ///
 /// A wake-up, or the begin of a period, lasts until its thread has come to the queue, and both records have this span. Another period may
 /// begin on the way. A thread that does not come within the time for which a choice may be late was not brought.
-pub(super) fn spans(records: &[Record]) -> Vec<Span> {
+pub(super) fn spans(records: &[Record], lived: &Lived) -> Vec<Span> {
     let mut spans: Vec<Span> = records.iter().map(Span::of).collect();
     let mut under_way: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
     for (index, record) in records.iter().enumerate() {
@@ -40,7 +41,7 @@ pub(super) fn spans(records: &[Record]) -> Vec<Span> {
                 // The earliest one comes last, so the record of the move has its span.
                 for begin in under_way.remove(&record.promise).unwrap_or_default().into_iter().rev() {
                     let way = Span { begin_ns: records[begin].at_ns, end_ns: spans[index].end_ns };
-                    if way.end_ns.saturating_sub(way.begin_ns) <= LATE_MOST.as_ns() {
+                    if lived.between(way.begin_ns, way.end_ns) <= LATE_MOST {
                         (spans[begin], spans[index]) = (way, way);
                     }
                 }
@@ -62,6 +63,13 @@ mod tests {
         Record { number, at_ns: at_us * 1_000, took_ns: 1_000, cpu: 0, promise, what }
     }
 
+    /// Returns the spans of these records of a guest in which something happens every 100 us.
+    fn spans_beside(records: &[Record]) -> Vec<Span> {
+        let others: Vec<Record> =
+            (0..40).map(|at| record(at, at * 100, 99, What::Choice { deadline_ns: 0, left_ns: 0 })).collect();
+        spans(records, &Lived::new(&others))
+    }
+
     fn span(begin_us: u64, end_us: u64) -> Span {
         Span { begin_ns: begin_us * 1_000, end_ns: end_us * 1_000 }
     }
@@ -69,23 +77,23 @@ mod tests {
     #[test]
     fn the_begin_of_a_period_lasts_until_the_thread_has_come_to_the_queue() {
         let records = [record(0, 10, 7, What::Renew), record(1, 30, 8, What::Move), record(2, 60, 7, What::Move)];
-        assert_eq!(spans(&records), [span(10, 61), span(30, 31), span(10, 61)]);
+        assert_eq!(spans_beside(&records), [span(10, 61), span(30, 31), span(10, 61)]);
     }
 
     #[test]
     fn a_thread_that_runs_or_comes_too_late_was_not_on_its_way() {
         let ran = [record(0, 10, 7, What::Renew), record(1, 30, 7, What::Run), record(2, 60, 7, What::Move)];
-        assert_eq!(spans(&ran), [span(10, 11), span(30, 31), span(60, 61)]);
+        assert_eq!(spans_beside(&ran), [span(10, 11), span(30, 31), span(60, 61)]);
         let late = [record(0, 10, 7, What::Renew), record(1, 2_020, 7, What::Move)];
-        assert_eq!(spans(&late), [span(10, 11), span(2_020, 2_021)]);
+        assert_eq!(spans_beside(&late), [span(10, 11), span(2_020, 2_021)]);
     }
 
     #[test]
     fn the_way_to_the_queue_goes_on_while_another_period_begins() {
         let come_at =
             |us| [record(0, 100, 7, What::Renew), record(1, 1_100, 7, What::Renew), record(2, us, 7, What::Move)];
-        assert_eq!(spans(&come_at(1_900)), [span(100, 1_901), span(1_100, 1_901), span(100, 1_901)]);
-        assert_eq!(spans(&come_at(2_200)), [span(100, 101), span(1_100, 2_201), span(1_100, 2_201)]);
+        assert_eq!(spans_beside(&come_at(1_900)), [span(100, 1_901), span(1_100, 1_901), span(100, 1_901)]);
+        assert_eq!(spans_beside(&come_at(2_200)), [span(100, 101), span(1_100, 2_201), span(1_100, 2_201)]);
     }
 
     #[test]
@@ -93,5 +101,12 @@ mod tests {
         assert_eq!(span(10, 20).apart_ns(span(25, 30)), 5_000);
         assert_eq!(span(25, 30).apart_ns(span(10, 20)), 5_000);
         assert_eq!(span(10, 40).apart_ns(span(25, 30)), 0);
+    }
+
+    #[test]
+    fn a_way_goes_on_after_a_time_in_which_the_guest_stood_still() {
+        let late = [record(0, 10, 7, What::Renew), record(1, 2_500, 7, What::Move)];
+        assert_eq!(spans(&late, &Lived::new(&late)), [span(10, 2_501), span(10, 2_501)]);
+        assert_eq!(spans_beside(&late), [span(10, 11), span(2_500, 2_501)]);
     }
 }

@@ -2,11 +2,11 @@
 //! of wake-ups and blocks on the guest's clock, the charged CPU time, the parameters of the tasks, and the state of the
 //! guest's policy. The detector has no data about the host.
 
-use crate::Rule;
 use crate::ewma::Ewma;
 use crate::kernel::Kernel;
 use crate::lavd::{Lavd, Woken};
 use crate::ule::Ule;
+use crate::{Boost, Coordination, GuestChoice, Protocol, Rule};
 use sched::{CpuId, EntityId, FairPosition, Instant, Nanos, Position, Wake};
 
 /// An event of the guest's kernel that the detector reads.
@@ -77,14 +77,22 @@ impl Detector {
         self.get(e).is_some_and(|task| task.urgent)
     }
 
-    /// Returns the urgent tasks that are runnable.
-    pub fn awake(&self) -> &[EntityId] {
-        &self.awake
-    }
-
     /// Returns the urgent tasks that are asleep.
     pub fn asleep(&self) -> impl Iterator<Item = EntityId> {
         self.tasks.iter().flatten().filter(|task| task.urgent && !task.runnable).map(|task| task.id)
+    }
+
+    /// Returns the choice of the guest's scheduler for `cpu`: the boost for the running task, and whether urgent tasks wait
+    /// or sleep on `cpu`. `locked`: whether the running task must not be preempted.
+    #[must_use]
+    pub fn choice(&self, kernel: &impl Kernel, with: &Coordination, cpu: CpuId, locked: bool) -> GuestChoice {
+        let runs = kernel.running(cpu);
+        let of_class = |e: EntityId| Boost::like(kernel.params(e).class);
+        let task_boost = runs.and_then(|e| of_class(e).or(self.is_urgent(e).then_some(with.boost)));
+        let waits = |&e: &EntityId| kernel.is_waiting(e) && kernel.last_cpu(e) == cpu;
+        // Only protocol S0 reports sleeping tasks.
+        let sleeps = with.protocol == Protocol::S0 && self.asleep().any(|e| kernel.has(e) && kernel.last_cpu(e) == cpu);
+        GuestChoice { runs: runs.is_some(), task_boost, waits: self.awake.iter().any(waits), sleeps, locked }
     }
 
     fn get(&self, e: EntityId) -> Option<&Task> {

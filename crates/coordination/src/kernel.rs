@@ -1,6 +1,6 @@
 //! [`Kernel`]: what a [`Detector`](crate::Detector) learns from the kernel of its guest.
 
-use sched::{EntityId, Instant, Machine, Nanos, Params, Position, State};
+use sched::{CpuId, EntityId, Instant, Machine, Nanos, Params, Position, State};
 
 /// The kernel of a guest. A simulated kernel is a [`Machine`].
 pub trait Kernel {
@@ -18,6 +18,15 @@ pub trait Kernel {
 
     /// Returns whether the task, which exists, is blocked.
     fn is_blocked(&self, task: EntityId) -> bool;
+
+    /// Returns whether the task, which exists, is runnable and waits for a CPU.
+    fn is_waiting(&self, task: EntityId) -> bool;
+
+    /// Returns the task that runs on the CPU.
+    fn running(&self, cpu: CpuId) -> Option<EntityId>;
+
+    /// Returns the CPU on which the task, which exists, runs, or ran last.
+    fn last_cpu(&self, task: EntityId) -> CpuId;
 
     /// Returns the CPU time that the kernel has charged to the task, which exists.
     fn charged(&self, task: EntityId) -> Nanos;
@@ -52,6 +61,18 @@ impl Kernel for Machine {
 
     fn is_blocked(&self, task: EntityId) -> bool {
         self.state(task) == State::Blocked
+    }
+
+    fn is_waiting(&self, task: EntityId) -> bool {
+        self.state(task) == State::Waiting
+    }
+
+    fn running(&self, cpu: CpuId) -> Option<EntityId> {
+        Machine::running(self, cpu)
+    }
+
+    fn last_cpu(&self, task: EntityId) -> CpuId {
+        Machine::last_cpu(self, task)
     }
 
     fn charged(&self, task: EntityId) -> Nanos {

@@ -10,6 +10,7 @@
 //! decisions.
 //! **Boosted time** is CPU time that a vCPU receives while it is boosted. Other entities lose this time.
 
+mod agent;
 mod clock_offset;
 mod coordinator;
 mod detector;
@@ -19,9 +20,11 @@ mod kernel;
 mod lavd;
 mod protocol;
 mod stream;
+mod traced_kernel;
 mod ule;
 pub mod wire;
 
+pub use agent::Agent;
 pub use clock_offset::ClockOffset;
 pub use coordinator::Coordinator;
 pub use detector::{Detector, Note};
@@ -29,6 +32,7 @@ pub use inbox::Inbox;
 pub use kernel::Kernel;
 pub use protocol::{BoostRequest, GuestChoice, GuestReport, ProtocolState};
 pub use stream::Stream;
+pub use traced_kernel::{Traced, TracedKernel};
 
 use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 

@@ -77,6 +77,12 @@ impl Sources {
         Sources(self.0 | 1 << source as u8)
     }
 
+    /// Returns the sources of either set.
+    #[must_use]
+    pub const fn and(self, other: Sources) -> Sources {
+        Sources(self.0 | other.0)
+    }
+
     /// Returns whether the set contains `source`.
     #[must_use]
     pub const fn has(self, source: Source) -> bool {

@@ -2,8 +2,8 @@
 
 use crate::driver::Driver;
 use crate::program::Waiting;
-use coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, GuestChoice, Protocol, ProtocolState};
-use sched::{CpuId, EntityId, Instant, Params, State};
+use coordination::{Coordinated, Coordination, Coordinator, Detector, GuestChoice, Protocol, ProtocolState};
+use sched::{CpuId, EntityId, Instant, Params};
 use trace::MachineId;
 
 /// The coordination of a guest and its host.
@@ -27,21 +27,9 @@ impl GuestCoordination {
     /// Returns the choice of the guest's scheduler for `cpu`: the boost for the running task, whether this task must
     /// not be preempted, and whether urgent tasks wait or sleep on `cpu`.
     pub(super) fn choice(&self, machine: &Driver<'_>, cpu: CpuId) -> GuestChoice {
-        let runs = machine.machine.running(cpu);
-        let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);
-        let task_boost = runs.and_then(|e| of_class(e).or(self.detector.is_urgent(e).then_some(self.with.boost)));
-        let waits = |&e: &EntityId| machine.machine.state(e) == State::Waiting && machine.machine.last_cpu(e) == cpu;
-        // Only protocol S0 reports sleeping tasks.
-        let sleeps = self.with.protocol == Protocol::S0
-            && self.detector.asleep().any(|e| machine.machine.is_attached(e) && machine.machine.last_cpu(e) == cpu);
         let reports_locks = matches!(self.with.protocol, Protocol::RfcV1 | Protocol::RfcV2);
-        GuestChoice {
-            runs: runs.is_some(),
-            task_boost,
-            waits: self.detector.awake().iter().any(waits),
-            sleeps,
-            locked: reports_locks && runs.is_some_and(|e| is_locked(machine, e)),
-        }
+        let locked = reports_locks && machine.machine.running(cpu).is_some_and(|e| is_locked(machine, e));
+        self.detector.choice(&machine.machine, &self.with, cpu, locked)
     }
 }
 

@@ -1,0 +1,75 @@
+//! Random traces of a guest's kernel, in which any event may be lost, late or wrong.
+//!
+//! The environment variables `TACTUS_HINT_SEED` and `TACTUS_HINT_SEEDS` set the first seed and the number of seeds.
+
+use coordination::wire::{FromGuest, Source};
+use coordination::{Agent, Coordination, Inbox, Protocol, Rule, Traced};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use sched::{Class, CpuId, Instant, Nanos, RtPriority, Weight};
+
+const CPUS: usize = 3;
+
+fn below(random: &mut ChaCha8Rng, most: u64) -> u64 {
+    random.next_u64() % most
+}
+
+fn event(random: &mut ChaCha8Rng) -> Traced {
+    let mut tid = || below(random, 6) as u32;
+    let (one, other) = (tid(), tid());
+    // The last CPU does not exist.
+    let cpu = CpuId::new(below(random, CPUS as u64 + 1) as usize);
+    match below(random, 12) {
+        0..6 => Traced::Switch { cpu, from: one, blocks: below(random, 2) == 0, to: other },
+        6..8 => {
+            let source = [None, Some(Source::Network), Some(Source::Disk)][below(random, 3) as usize];
+            Traced::Wake { tid: one, waker: (below(random, 2) == 0).then_some(other), source, cpu }
+        }
+        8 => Traced::Timer { tid: one, expiry: Instant::at_ns(below(random, 1 << 32)) },
+        9 => Traced::Begin { tid: one, parent: other },
+        10 => Traced::End { tid: one },
+        _ => {
+            let class = [Class::Normal, Class::Fifo(RtPriority::new(9).unwrap())][below(random, 2) as usize];
+            Traced::Params { tid: one, class, weight: Weight::NORMAL, allowed: 1 }
+        }
+    }
+}
+
+/// Every hint is new, is one of the guest's vCPUs, and is accepted by the host.
+fn follows(seed: u64) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let (_, rule) = Rule::ALL[seed as usize % Rule::ALL.len()];
+    let mut agent = Agent::new(Coordination { detector: rule, ..Coordination::new(Protocol::S0) }, CPUS);
+    let (mut inbox, mut at, mut last) = (Inbox::new(CPUS), Instant::ZERO, Instant::ZERO);
+    for _ in 0..300 {
+        at = at.saturating_add(Nanos::us(below(&mut random, 3_000)));
+        if below(&mut random, 8) == 0 {
+            agent.review(at);
+        } else {
+            let late = Nanos::us(below(&mut random, 2) * 100);
+            agent.process(Instant::at_ns(at.as_ns().saturating_sub(late.as_ns())), event(&mut random));
+        }
+        agent.publish(|hint| {
+            assert_eq!(FromGuest::read(&FromGuest::Hint(hint).bytes()), Ok(FromGuest::Hint(hint)));
+            assert!(inbox.receive(hint), "it is newer than all before");
+            assert!(hint.sent >= last, "time does not go back");
+            assert!(hint.choice.runs || hint.choice.task_boost.is_none(), "an idle vCPU has no urgent task: {hint:?}");
+            last = hint.sent;
+        });
+    }
+    agent.publish(|hint| panic!("nothing is new: {hint:?}"));
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("the variable is a number"))
+}
+
+#[test]
+fn any_trace_gives_valid_hints() {
+    let (first, count) = (number("TACTUS_HINT_SEED", 1), number("TACTUS_HINT_SEEDS", 2_000));
+    for seed in first..first + count {
+        let tried = std::panic::catch_unwind(|| follows(seed));
+        let again = "cargo test -p coordination --test lost_events";
+        assert!(tried.is_ok(), "seed {seed}; again: TACTUS_HINT_SEED={seed} TACTUS_HINT_SEEDS=1 {again}");
+    }
+}

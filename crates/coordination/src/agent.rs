@@ -78,7 +78,7 @@ impl Agent {
             sleepers.filter(|&task| self.kernel.has(task) && self.kernel.last_cpu(task) == cpu)
         };
         let expiry = asleep().filter_map(|task| self.kernel.expiry(task)).min();
-        let of_devices = asleep().fold(Sources::default(), |all, task| all.and(self.kernel.sources(task)));
+        let of_devices = asleep().fold(Sources::default(), |all, task| all.or(self.kernel.sources(task)));
         let sources = if expiry.is_some() { of_devices.with(Source::Timer) } else { of_devices };
         Published { number: 0, choice, expiry, sources }
     }

@@ -79,7 +79,7 @@ impl Sources {
 
     /// Returns the sources of either set.
     #[must_use]
-    pub const fn and(self, other: Sources) -> Sources {
+    pub const fn or(self, other: Sources) -> Sources {
         Sources(self.0 | other.0)
     }
 

@@ -82,6 +82,8 @@ pub(crate) fn build(loader: Loader, profile: Profile) -> Result<PathBuf> {
     let mut bind = Command::new(bindgen);
     bind.args(["--target", loader.word(), "--out-name", NAME, "--out-dir"]).arg(&output).arg(module);
     done(&mut bind)?;
+    // Both profiles have the same folder.
+    built.retain(|&(other, _)| other != loader);
     built.push((loader, profile));
     Ok(output)
 }

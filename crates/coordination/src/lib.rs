@@ -10,11 +10,11 @@
 //! decisions.
 //! **Boosted time** is CPU time that a vCPU receives while it is boosted. Other entities lose this time.
 
-mod agent;
 mod clock_offset;
 mod coordinator;
 mod detector;
 mod ewma;
+mod guest_agent;
 mod inbox;
 mod kernel;
 mod lavd;
@@ -24,10 +24,10 @@ mod traced_kernel;
 mod ule;
 pub mod wire;
 
-pub use agent::Agent;
 pub use clock_offset::ClockOffset;
 pub use coordinator::Coordinator;
 pub use detector::{Detector, Note};
+pub use guest_agent::GuestAgent;
 pub use inbox::Inbox;
 pub use kernel::Kernel;
 pub use protocol::{BoostRequest, GuestChoice, GuestReport, ProtocolState};

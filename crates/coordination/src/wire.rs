@@ -1,4 +1,4 @@
-//! The messages between the agent in a guest and its host, as bytes.
+//! The messages between a guest agent, here the agent, and its host, as bytes.
 //!
 //! Every message has [`SIZE`] bytes. Numbers are little-endian, and unused bytes are zero. A virtio-serial port carries a
 //! stream of messages, which [`Stream`](crate::Stream) reads; a shared page has a place for the latest hint of each vCPU.
@@ -14,7 +14,8 @@
 //! | 16 to 55 | five numbers of 64 bits; each kind has its own |
 //! | 56 to 63 | zero |
 //!
-//! The first six bytes are the same in all versions. A guest is not trusted: each field is checked, and a message with a wrong
+//! The first six bytes are the same in all versions. An agent that also writes newer versions begins with a hello of version 1,
+//! which has the range of its versions, and the host answers with the version of all further messages. A guest is not trusted: each field is checked, and a message with a wrong
 //! field is dropped as a whole.
 
 use crate::{Boost, GuestChoice, Protocol};

@@ -3,7 +3,7 @@
 //! The environment variables `TACTUS_HINT_SEED` and `TACTUS_HINT_SEEDS` set the first seed and the number of seeds.
 
 use coordination::wire::{FromGuest, Source};
-use coordination::{Agent, Coordination, Inbox, Protocol, Rule, Traced};
+use coordination::{Coordination, GuestAgent, Inbox, Protocol, Rule, Traced};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sched::{Class, CpuId, Instant, Nanos, RtPriority, Weight};
@@ -39,7 +39,7 @@ fn event(random: &mut ChaCha8Rng) -> Traced {
 fn follows(seed: u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (_, rule) = Rule::ALL[seed as usize % Rule::ALL.len()];
-    let mut agent = Agent::new(Coordination { detector: rule, ..Coordination::new(Protocol::S0) }, CPUS);
+    let mut agent = GuestAgent::new(Coordination { detector: rule, ..Coordination::new(Protocol::S0) }, CPUS);
     let (mut inbox, mut at, mut last) = (Inbox::new(CPUS), Instant::ZERO, Instant::ZERO);
     for _ in 0..300 {
         at = at.saturating_add(Nanos::us(below(&mut random, 3_000)));

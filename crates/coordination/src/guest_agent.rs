@@ -1,4 +1,4 @@
-//! [`Agent`]: in a real guest, turns the trace of the guest's kernel into hints.
+//! [`GuestAgent`]: in a real guest, turns the trace of the guest's kernel into hints.
 
 use crate::detector::{Detector, Note};
 use crate::kernel::Kernel;
@@ -18,18 +18,18 @@ struct Published {
 
 /// The detector of a real guest, and the hints that follow from it. One CPU of the guest is one vCPU.
 #[derive(Debug)]
-pub struct Agent {
+pub struct GuestAgent {
     with: Coordination,
     kernel: TracedKernel,
     detector: Detector,
     published: Vec<Option<Published>>,
 }
 
-impl Agent {
+impl GuestAgent {
     /// The agent of a guest with `cpus` CPUs. Nothing is known of its tasks.
     #[must_use]
-    pub fn new(with: Coordination, cpus: usize) -> Agent {
-        Agent {
+    pub fn new(with: Coordination, cpus: usize) -> GuestAgent {
+        GuestAgent {
             with,
             kernel: TracedKernel::new(cpus),
             detector: Detector::new(with.detector, cpus),
@@ -101,11 +101,11 @@ mod tests {
         Traced::Switch { cpu: CpuId::new(cpu), from, blocks, to }
     }
 
-    fn agent(cpus: usize) -> Agent {
-        Agent::new(Coordination { detector: Rule::Ewma, ..Coordination::new(Protocol::S0) }, cpus)
+    fn agent(cpus: usize) -> GuestAgent {
+        GuestAgent::new(Coordination { detector: Rule::Ewma, ..Coordination::new(Protocol::S0) }, cpus)
     }
 
-    fn hints(agent: &mut Agent) -> Vec<Hint> {
+    fn hints(agent: &mut GuestAgent) -> Vec<Hint> {
         let mut hints = Vec::new();
         agent.publish(|hint| hints.push(hint));
         hints
@@ -113,7 +113,7 @@ mod tests {
 
     /// The typist wakes by its timer every 10 ms beside a hog, runs for 100 us, and sets the next timer. Returns the agent at
     /// 100.1 ms, when the typist has just gone to sleep.
-    fn typing() -> Agent {
+    fn typing() -> GuestAgent {
         let mut agent = agent(1);
         agent.process(us(0), switch(0, 0, false, HOG));
         for period in 1..=10 {

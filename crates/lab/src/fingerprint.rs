@@ -12,6 +12,7 @@ pub(crate) const DECIDING: &[&str] = &[
     "Cargo.lock",
     "Cargo.toml",
     "costs",
+    "crates/coordination/src",
     "crates/input/src",
     "crates/lab/src/cell.rs",
     "crates/lab/src/compute.rs",

@@ -496,6 +496,8 @@ s32 BPF_PROG(edf_init)
 		bpf_timer_init(&cpu->slice, &cpus, CLOCK_MONOTONIC);
 		bpf_timer_set_callback(&cpu->slice, end_slice);
 	}
+	if (!error)
+		begin_beats();
 	return error;
 }
 

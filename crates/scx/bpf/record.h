@@ -67,6 +67,51 @@ static void record(u32 kind, s32 promise, u64 now)
 		end_record(it);
 }
 
+/* A simulated host never pauses, so its recordings need no beats (tests/port/replays.rs). */
+#ifdef __bpf__
+
+/* Interval of RECORD_BEAT: less than the time without a record that counts in a comparison (src/replay/lived.rs). */
+#define BEAT_NS 100000ULL
+
+struct beat {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct beat);
+} beats SEC(".maps");
+
+static int beat(void *map, u32 *key, struct beat *value)
+{
+	record(RECORD_BEAT, 0, bpf_ktime_get_ns());
+	bpf_timer_start(&value->timer, BEAT_NS, 0);
+	return 0;
+}
+
+/* Shows in the recording that the kernel goes on. A comparison takes a time without any record for a pause of the machine. */
+static void begin_beats(void)
+{
+	u32 zero = 0;
+	struct beat *first = is_recording ? bpf_map_lookup_elem(&beats, &zero) : 0;
+
+	if (!first)
+		return;
+	bpf_timer_init(&first->timer, &beats, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&first->timer, beat);
+	bpf_timer_start(&first->timer, BEAT_NS, 0);
+}
+
+#else
+
+static void begin_beats(void)
+{
+}
+
+#endif
+
 /* Records the thread with a slice that this CPU runs next: its promise, with its deadline and its remaining slice; 0: none. */
 static void record_choice(s32 promise, u64 deadline, s64 left, u64 now)
 {

@@ -12,7 +12,7 @@ use std::io::{self, BufRead, Write};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of the format. A change of the meaning of records is another version.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Maximum length of a line. Longer lines are no lines of a recording.
 const LINE_MAX: u64 = 4_096;
 
@@ -101,6 +101,8 @@ pub enum What {
     },
     /// A member with a slice has come to the queue of its CPU.
     Move,
+    /// The kernel goes on: a timer records this every 100 us.
+    Beat,
 }
 
 /// `struct record` of `bpf/interface.h`.
@@ -146,6 +148,7 @@ impl Record {
             7 => What::Yield,
             8 => What::Choice { deadline_ns: raw.first, left_ns: raw.second.cast_signed() },
             9 => What::Move,
+            10 => What::Beat,
             _ => return None,
         };
         let cpu = usize::try_from(raw.cpu).ok()?;

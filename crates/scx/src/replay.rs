@@ -97,6 +97,7 @@ impl Replay<'_> {
             What::Stop => self.replayed.stop(promise),
             // The policy knows of it already.
             What::Move => self.replayed.come(promise),
+            What::Beat => {}
             What::Choice { deadline_ns, left_ns } => {
                 self.chosen[cpu] = Some(promise);
                 let kernel = (promise != 0).then_some(Choice { promise, deadline_ns, left_ns });

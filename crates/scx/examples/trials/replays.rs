@@ -125,7 +125,8 @@ fn recorded(line: &Line, policy: &str, cpus: usize) -> Result<Value> {
     drop(ticks);
     let (summary, _) = scheduler.end_within(WRITTEN)?;
     ensure!(summary["records"].as_u64() > Some(0), "nothing was recorded: {summary}");
-    let comparison = replayed(line, &file)?;
+    // The recording of a failed comparison stays: it is what explains the failure.
+    let comparison = replayed(line, &file).with_context(|| format!("the recording is kept in {}", file.display()))?;
     std::fs::remove_file(&file)?;
     Ok(comparison)
 }

@@ -6,8 +6,7 @@
 use crate::recording::Record;
 use sched::Nanos;
 
-/// Maximum time without a record that counts. With promises of some milliseconds on busy CPUs, a record follows another
-/// within 30 us on average.
+/// Maximum time without a record that counts. While the kernel goes on, a timer makes a record every 100 us (`bpf/record.h`).
 ///
 /// Set after a recording with two such times of more than 0.4 ms within 3.4 ms, in which both CPUs began no period.
 pub(super) const SILENCE_MOST: Nanos = Nanos::us(200);

@@ -27,29 +27,65 @@ impl Span {
     }
 }
 
+/// Threads on their way to the queue of their CPU.
+#[derive(Default)]
+struct Way {
+    /// Indices of the records with which it began. Another period may begin on the way.
+    begins: Vec<usize>,
+    /// The CPU that has chosen the promise since, and the end of this choice. Unit: ns.
+    chosen: Option<(usize, u64)>,
+}
+
+impl Way {
+    /// Returns the end of the way, whose record is `come` with the span `own`. `None`: the thread was not on its way.
+    ///
+    /// The CPU that brings a thread reads the clock after the thread has come. The CPU of the thread may choose it before. A CPU
+    /// that has chosen a thread and brings it afterwards has chosen it without bringing it.
+    fn end_ns(&self, come: &Record, own: Span) -> Option<u64> {
+        match self.chosen {
+            Some((cpu, _)) if cpu == come.cpu => None,
+            Some((_, end_ns)) => Some(end_ns),
+            None => Some(own.end_ns),
+        }
+    }
+}
+
 /// Returns the span of each record.
 ///
-/// A wake-up, or the begin of a period, lasts until its thread has come to the queue, and both records have this span. Another period may
-/// begin on the way. A thread that does not come within the time for which a choice may be late was not brought.
+/// A wake-up, or the begin of a period, lasts until its thread has come to the queue, and both records have this span. A thread that does
+/// not come within the time for which a choice may be late was not brought.
 pub(super) fn spans(records: &[Record], lived: &Lived) -> Vec<Span> {
     let mut spans: Vec<Span> = records.iter().map(Span::of).collect();
-    let mut under_way: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
+    let mut under_way: BTreeMap<i32, Way> = BTreeMap::new();
     for (index, record) in records.iter().enumerate() {
         match record.what {
-            What::Wake | What::Renew => under_way.entry(record.promise).or_default().push(index),
+            What::Wake | What::Renew => {
+                let way = under_way.entry(record.promise).or_default();
+                if way.chosen.is_some() {
+                    *way = Way::default();
+                }
+                way.begins.push(index);
+            }
             What::Move => {
+                let Some(way) = under_way.remove(&record.promise) else { continue };
+                let Some(end_ns) = way.end_ns(record, spans[index]) else { continue };
                 // The earliest one comes last, so the record of the move has its span.
-                for begin in under_way.remove(&record.promise).unwrap_or_default().into_iter().rev() {
-                    let way = Span { begin_ns: records[begin].at_ns, end_ns: spans[index].end_ns };
+                for begin in way.begins.into_iter().rev() {
+                    let way = Span { begin_ns: records[begin].at_ns, end_ns };
                     if lived.between(way.begin_ns, way.end_ns) <= LATE_MOST {
                         (spans[begin], spans[index]) = (way, way);
                     }
                 }
             }
-            What::Sleep | What::Run | What::Choice { .. } => {
+            What::Run | What::Choice { .. } => {
+                if let Some(way) = under_way.get_mut(&record.promise) {
+                    way.chosen.get_or_insert((record.cpu, spans[index].end_ns));
+                }
+            }
+            What::Sleep => {
                 under_way.remove(&record.promise);
             }
-            What::Begin { .. } | What::Stop | What::Yield => {}
+            What::Begin { .. } | What::Stop | What::Yield | What::Beat => {}
         }
     }
     spans
@@ -86,6 +122,15 @@ mod tests {
         assert_eq!(spans_beside(&ran), [span(10, 11), span(30, 31), span(60, 61)]);
         let late = [record(0, 10, 7, What::Renew), record(1, 2_020, 7, What::Move)];
         assert_eq!(spans_beside(&late), [span(10, 11), span(2_020, 2_021)]);
+    }
+
+    #[test]
+    fn a_thread_that_was_chosen_had_come_although_its_record_follows() {
+        let chosen = Record { cpu: 1, ..record(1, 40, 7, What::Choice { deadline_ns: 0, left_ns: 0 }) };
+        let records = [record(0, 10, 7, What::Renew), chosen, record(2, 60, 7, What::Move)];
+        assert_eq!(spans_beside(&records), [span(10, 41), span(40, 41), span(10, 41)]);
+        let again = [record(0, 10, 7, What::Renew), chosen, record(2, 50, 7, What::Wake), record(3, 60, 7, What::Move)];
+        assert_eq!(spans_beside(&again), [span(10, 11), span(40, 41), span(50, 61), span(50, 61)]);
     }
 
     #[test]

@@ -4,18 +4,34 @@ use crate::decisions::drive;
 use crate::program::{Program, SEED, only_seed, seeds};
 use crate::rivals;
 use port::{EDF, GANG_EDF, Port};
-use scx::recording::{Header, Recording};
+use sched::Nanos;
+use scx::recording::{Header, Record, Recording, What};
 use scx::replay::{Comparison, replay};
 
 /// Number of seeds, and of steps of each.
 const SEEDS: u64 = 12;
 const STEPS: u32 = 400;
+/// Interval of the records of a kernel that goes on.
+const BEAT: Nanos = Nanos::us(100);
 /// Maximum number of seeds until the replay finds a broken port.
 const SEEDS_MOST: u64 = 20;
 
 fn replayed(program: &Program, port: &'static Port, seed: u64) -> Comparison {
     let cpus = drive(program, port, seed, STEPS);
-    replay(&Recording::new(Header::new(port.name, cpus), program.records())).unwrap()
+    replay(&Recording::new(Header::new(port.name, cpus), with_beats(program.records()))).unwrap()
+}
+
+/// Adds the regular records of a kernel that goes on. A simulated host never pauses.
+fn with_beats(records: Vec<Record>) -> Vec<Record> {
+    let mut all: Vec<Record> = Vec::with_capacity(records.len() * 2);
+    for record in records {
+        while let Some(last) = all.last().copied().filter(|last| record.at_ns.saturating_sub(last.at_ns) > BEAT.as_ns())
+        {
+            all.push(Record { at_ns: last.at_ns + BEAT.as_ns(), took_ns: 0, what: What::Beat, ..last });
+        }
+        all.push(record);
+    }
+    all
 }
 
 /// Returns the first difference with the records before it, for the message of a failure.
@@ -60,6 +76,8 @@ fn the_recording_of_a_broken_port_differs() {
         ("slices do not end", &EDF),
         ("a yield keeps the slice", &EDF),
         ("a new nice value begins a new period", &EDF),
+        ("the timer begins no period", &EDF),
+        ("a period begins 4 ms late", &EDF),
         ("the periods of a gang follow wake-ups", &GANG_EDF),
         ("a sibling that wakes late has its whole slice", &GANG_EDF),
         ("a later sibling has a phase of its own", &GANG_EDF),

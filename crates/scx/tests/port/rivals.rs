@@ -19,7 +19,7 @@ struct Case {
     decision: Option<&'static str>,
 }
 
-static CASES: [Case; 11] = [
+static CASES: [Case; 13] = [
     Case {
         rival: Rival {
             name: "the latest deadline first",
@@ -117,6 +117,26 @@ static CASES: [Case; 11] = [
             file: "periods.h",
             from: "			move_to_ready(p, thread, promise, READY + promise->cpu);\n",
             to: "			;\n",
+        },
+        law: None,
+        decision: Some("with a slice"),
+    },
+    Case {
+        rival: Rival {
+            name: "the timer begins no period",
+            file: "periods.h",
+            from: "	if (promise->runnable <= 0)\n		return 0;\n	if (renew",
+            to: "	if (promise->runnable >= 0)\n		return 0;\n	if (renew",
+        },
+        law: None,
+        decision: Some("with a slice"),
+    },
+    Case {
+        rival: Rival {
+            name: "a period begins 4 ms late",
+            file: "periods.h",
+            from: "	next = promise->account.deadline;\n	if (again",
+            to: "	next = promise->account.deadline + 4000000;\n	if (again",
         },
         law: None,
         decision: Some("with a slice"),

@@ -448,6 +448,7 @@ void BPF_PROG(edf_dispatch, s32 cpu, struct task_struct *prev)
 	struct thread *thread;
 	s64 left = 0;
 
+	begin_beats(cpu);
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
 		thread = thread_of(prev);
 		promise = promise_of(thread);
@@ -495,9 +496,8 @@ s32 BPF_PROG(edf_init)
 		error = scx_bpf_create_dsq(READY + at, -1);
 		bpf_timer_init(&cpu->slice, &cpus, CLOCK_MONOTONIC);
 		bpf_timer_set_callback(&cpu->slice, end_slice);
+		init_beats(at);
 	}
-	if (!error)
-		begin_beats();
 	return error;
 }
 

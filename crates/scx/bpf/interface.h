@@ -101,7 +101,7 @@ enum record_kind {
 	RECORD_CHOICE = 8,
 	/* A member with a slice has come to the queue of its CPU: from a sleep, from another CPU, or from threads without a slice. */
 	RECORD_MOVE = 9,
-	/* The kernel goes on: a timer records this regularly. */
+	/* The CPU goes on: its timer has found no new record of this CPU. */
 	RECORD_BEAT = 10,
 };
 

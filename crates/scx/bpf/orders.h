@@ -126,7 +126,8 @@ static void begin_membership(struct task_struct *p, struct promise *promise, str
 		report(p, EVENT_WAKE, -1, 0, now);
 	if (thread->on < 0)
 		return;
-	begin_charge(thread->promise, promise, p, thread->on, now);
+	/* It may have begun to run after `now`. */
+	begin_charge(thread->promise, promise, p, thread->on, bpf_ktime_get_ns());
 	if (is_observed)
 		report(p, EVENT_RUN, thread->on, 0, now);
 }

@@ -170,10 +170,15 @@ static s64 begin_charge(s32 number, struct promise *promise, struct task_struct 
 	if (!is_charged)
 		return left;
 	bpf_spin_lock(&promise->lock);
-	promise->since = now;
-	promise->runner = p->pid;
+	/* A thread that joins while a CPU chooses it has begun to run there meanwhile. */
+	is_charged = !promise->since || promise->runner != p->pid;
+	if (is_charged) {
+		promise->since = now;
+		promise->runner = p->pid;
+	}
 	bpf_spin_unlock(&promise->lock);
-	record(RECORD_RUN, number, now);
+	if (is_charged)
+		record(RECORD_RUN, number, now);
 	return left;
 }
 

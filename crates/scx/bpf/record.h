@@ -33,6 +33,43 @@ struct {
 	__type(value, u64);
 } recorded SEC(".maps");
 
+/* A simulated host never pauses, so its recordings need no beats (tests/port/replays.rs). */
+#ifdef __bpf__
+
+/* Time without a record of a CPU for which the CPU records that it goes on: half of the time that counts (src/replay/lived.rs). */
+#define BEAT_NS 100000ULL
+
+struct beat {
+	struct bpf_timer timer;
+	u32 has_begun;
+	/* Whether the CPU has made a record since the last beat. */
+	u32 has_recorded;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CPUS_MAX);
+	__type(key, u32);
+	__type(value, struct beat);
+} beats SEC(".maps");
+
+static void note_record(s32 cpu)
+{
+	u32 at = cpu;
+	struct beat *own = bpf_map_lookup_elem(&beats, &at);
+
+	if (own)
+		own->has_recorded = 1;
+}
+
+#else
+
+static void note_record(s32 cpu)
+{
+}
+
+#endif
+
 /* Begins a record; null: none is wanted, or there is no room. */
 static __always_inline struct record *begin_record(u32 kind, s32 promise, u64 now)
 {
@@ -49,6 +86,7 @@ static __always_inline struct record *begin_record(u32 kind, s32 promise, u64 no
 		return 0;
 	*it = (struct record){ .at = now, .number = own, .kind = kind, .promise = promise };
 	it->cpu = bpf_get_smp_processor_id();
+	note_record(it->cpu);
 	return it;
 }
 
@@ -67,46 +105,47 @@ static void record(u32 kind, s32 promise, u64 now)
 		end_record(it);
 }
 
-/* A simulated host never pauses, so its recordings need no beats (tests/port/replays.rs). */
 #ifdef __bpf__
 
-/* Interval of RECORD_BEAT: less than the time without a record that counts in a comparison (src/replay/lived.rs). */
-#define BEAT_NS 100000ULL
-
-struct beat {
-	struct bpf_timer timer;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct beat);
-} beats SEC(".maps");
-
-static int beat(void *map, u32 *key, struct beat *value)
+/* Lets this CPU show in the recording that it goes on. A comparison takes a time without its records for a pause of the machine. */
+static void begin_beats(s32 cpu)
 {
-	record(RECORD_BEAT, 0, bpf_ktime_get_ns());
-	bpf_timer_start(&value->timer, BEAT_NS, 0);
+	u32 at = cpu;
+	struct beat *own = is_recording ? bpf_map_lookup_elem(&beats, &at) : 0;
+
+	if (!own || own->has_begun)
+		return;
+	own->has_begun = 1;
+	bpf_timer_start(&own->timer, BEAT_NS, BPF_F_TIMER_CPU_PIN);
+}
+
+static int beat(void *map, u32 *cpu, struct beat *own)
+{
+	if (!own->has_recorded)
+		record(RECORD_BEAT, 0, bpf_ktime_get_ns());
+	own->has_recorded = 0;
+	bpf_timer_start(&own->timer, BEAT_NS, BPF_F_TIMER_CPU_PIN);
 	return 0;
 }
 
-/* Shows in the recording that the kernel goes on. A comparison takes a time without any record for a pause of the machine. */
-static void begin_beats(void)
+static void init_beats(s32 cpu)
 {
-	u32 zero = 0;
-	struct beat *first = is_recording ? bpf_map_lookup_elem(&beats, &zero) : 0;
+	u32 at = cpu;
+	struct beat *own = is_recording ? bpf_map_lookup_elem(&beats, &at) : 0;
 
-	if (!first)
+	if (!own)
 		return;
-	bpf_timer_init(&first->timer, &beats, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&first->timer, beat);
-	bpf_timer_start(&first->timer, BEAT_NS, 0);
+	bpf_timer_init(&own->timer, &beats, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&own->timer, beat);
 }
 
 #else
 
-static void begin_beats(void)
+static void begin_beats(s32 cpu)
+{
+}
+
+static void init_beats(s32 cpu)
 {
 }
 

@@ -101,7 +101,7 @@ pub enum What {
     },
     /// A member with a slice has come to the queue of its CPU.
     Move,
-    /// The kernel goes on: a timer records this every 100 us.
+    /// The CPU goes on: its timer, which fires every 100 us, has found no new record of this CPU.
     Beat,
 }
 
@@ -289,6 +289,7 @@ impl Checks {
         let is_known = match what {
             What::Begin { .. } => self.begun.insert(promise),
             What::Choice { .. } => promise == 0 || self.begun.contains(&promise),
+            What::Beat => promise == 0,
             _ => self.begun.contains(&promise),
         };
         let cpus = header.cpus;
@@ -360,6 +361,19 @@ mod tests {
     }
 
     #[test]
+    fn a_beat_belongs_to_no_promise() {
+        let file = |promise| {
+            let mut bytes = Vec::new();
+            let mut writer = Writer::begin(&mut bytes, Header::new("edf", 1)).unwrap();
+            writer.write(&Record { number: 0, at_ns: 5, took_ns: 3, cpu: 0, promise, what: What::Beat }).unwrap();
+            assert_eq!(writer.end(1).unwrap(), 0);
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(read("it.rec", file(0).as_bytes()).unwrap().records[0].what, What::Beat);
+        assert!(refused(&file(7)).contains("promise 7 has not begun"));
+    }
+
+    #[test]
     fn a_foreign_a_truncated_and_a_damaged_file_are_refused_with_place_reason_and_remedy() {
         let whole = written();
         let lines: Vec<&str> = whole.lines().collect();
@@ -371,7 +385,7 @@ mod tests {
             (String::new(), "it.rec:1", "no recording", "--record"),
             ("\u{7f}ELF".to_string(), "it.rec:1", "no recording", "--record"),
             (without(0), "it.rec:1", "no recording", "--record"),
-            (whole.replace("\"version\":1", "\"version\":9"), "it.rec:1", "version 9", "the version of Tactus"),
+            (whole.replace("\"version\":2", "\"version\":9"), "it.rec:1", "version 9", "the version of Tactus"),
             (whole.replace("\"cpus\":2", "\"cpus\":0"), "it.rec:1", "0 CPUs", "record again"),
             (whole[..whole.len() - 12].to_string(), "it.rec:4", "within a line", "Ctrl-C"),
             (without(4), "it.rec:5", "its last line is missing", "Ctrl-C"),

@@ -41,7 +41,7 @@ const LISTED_MOST: usize = 20;
 /// The policy has no port, or refuses a promise of the recording.
 pub fn replay(recording: &Recording) -> Result<Comparison, Problems> {
     let records = &recording.records;
-    let lived = Lived::new(records);
+    let lived = Lived::new(records, recording.header.cpus);
     let spans = spans(records, &lived);
     let mut replay = Replay {
         events: Events { records, spans: &spans, lived: &lived },

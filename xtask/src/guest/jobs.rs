@@ -405,7 +405,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         suite_rounds: None,
         is_random: true,
-        limit: |extent| Duration::from_secs(120 + 120 * u64::from(extent.rounds)),
+        limit: |extent| Duration::from_secs(120 + 240 * u64::from(extent.rounds)),
         words: |extent| {
             let rounds = extent.rounds.to_string();
             let options = ["--tactus", "/bin/tactus", "--scheduler", "/bin/tactus-scx", "--rounds", &rounds];

@@ -72,10 +72,12 @@ pub(crate) const WARM_UP: Nanos = Nanos::s(1);
 /// Interval between reads of the journal, as in `tactus run`.
 const POLL: Nanos = Nanos::ms(100);
 
+/// Keeps a promise for `length`. `before`: time for which the same threads run without the promise first.
 pub(crate) fn measure(
     promise: Promise,
     limit: Limit,
     length: Nanos,
+    before: Nanos,
     scheduler: Option<&Path>,
 ) -> Result<Sample, String> {
     let others = hogs();
@@ -92,6 +94,12 @@ pub(crate) fn measure(
             if scheduler.is_some() {
                 await_scheduler()?;
             }
+            let lost_before = if before.is_zero() {
+                0.0
+            } else {
+                clock::sleep(WARM_UP);
+                lost(&received, promise, || Ok(clock::sleep(before)))?.1
+            };
             let e = admit(front, promise, limit, child.pid())?;
             // The standby of the guardian starts meanwhile.
             clock::sleep(WARM_UP);
@@ -104,34 +112,54 @@ pub(crate) fn measure(
             let begun = first.map(|first| front.epoch().saturating_add(first.since(Instant::ZERO)));
             let mut events = Vec::new();
             front.read_journal(&mut events);
-            let (from, before, had) = (clock::now(), expense.read(), received.read()?);
-            let end = from.saturating_add(length);
+            let spent_before = expense.read();
             let mut delivered = Nanos::ZERO;
-            while clock::now() < end {
-                clock::sleep_until(clock::now().saturating_add(POLL).min(end));
-                if front.read_journal(&mut events) > 0 {
-                    return Err("events were lost".to_string());
+            let ((from, to), lost) = lost(&received, promise, || {
+                let end = clock::now().saturating_add(length);
+                while clock::now() < end {
+                    clock::sleep_until(clock::now().saturating_add(POLL).min(end));
+                    if front.read_journal(&mut events) > 0 {
+                        return Err("events were lost".to_string());
+                    }
+                    delivered += reserved(&events);
                 }
-                delivered += reserved(&events);
-            }
-            let (to, spent, has) = (clock::now(), expense.read() - &before, received.read()?);
-            let periods = to.since(from).as_ns() as f64 / promise.period.as_ns() as f64;
+                Ok(())
+            })?;
+            let spent = expense.read() - &spent_before;
+            let periods = periods(promise, from, to);
             let share_ppm = (delivered.as_ns() as f64 / (periods * promise.slice.as_ns() as f64) - 1.0) * 1e6;
-            let lost = (to.since(from).as_ns() as f64 - (has - had).as_ns() as f64) / periods;
-            Ok((begun, (from, to), Cost::of(&spent, periods), share_ppm, lost))
+            Ok((begun, (from, to), Cost::of(&spent, periods), share_ppm, [lost, lost_before]))
         });
         clock::sleep(Nanos::ms(5));
         over.store(true, Ordering::Relaxed);
         let stretches = recorder.join().expect("a recorder does not panic")?;
-        let (begun, (from, end), cost, share_ppm, lost) = played.map_err(|failure| format!("{failure:?}"))??;
+        let (begun, (from, end), cost, share_ppm, [lost, lost_before]) =
+            played.map_err(|failure| format!("{failure:?}"))??;
         let tally = match begun {
             Some(begun) => judge(&stretches, promise, begun, end),
             None => judge_any_phase(&stretches, promise, from, end),
         };
-        Ok(Sample { tally, cost, share_ppm, lost })
+        Ok(Sample { tally, cost, share_ppm, lost, lost_before })
     });
     drop(others);
     played
+}
+
+/// Returns the CPU time per period that the metered processes do not receive during `work`, in ns, and the begin and the end.
+pub(crate) fn lost(
+    received: &Received,
+    promise: Promise,
+    work: impl FnOnce() -> Result<(), String>,
+) -> Result<((Instant, Instant), f64), String> {
+    let (from, had) = (clock::now(), received.read()?);
+    work()?;
+    let (to, has) = (clock::now(), received.read()?);
+    let lost = to.since(from).as_ns() as f64 - (has - had).as_ns() as f64;
+    Ok(((from, to), lost / periods(promise, from, to)))
+}
+
+fn periods(promise: Promise, from: Instant, to: Instant) -> f64 {
+    to.since(from).as_ns() as f64 / promise.period.as_ns() as f64
 }
 
 /// Result of one of several promises.

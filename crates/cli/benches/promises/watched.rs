@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock;
 use sys::switches::{Record, Switches, Turn, Wake};
 
-/// Number of phases that are tried.
-const PHASES: u64 = 50;
+/// Number of phases that are tried, for each part of the period that is as long as the slice. With the next phase, a fourth of a
+/// hundredth of the slice is in another period.
+///
+/// Set after a look at results with 50 phases: with 9 ms in 10 ms, a slice that was complete less than 0.1 ms before the end of its
+/// period counted as missed.
+const PHASES: u64 = 400;
 
 /// Number of periods, and number of periods in which less than the slice was delivered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,8 +56,9 @@ pub(crate) fn watch(tid: u32) -> sys::Result<Switches> {
 
 /// Counts whole periods and missed ones like [`judge`], with the phase of the periods that misses fewest: it is not known.
 pub(crate) fn judge_any_phase(stretches: &Stretches, promise: Promise, begun: Instant, end: Instant) -> Tally {
-    let phase = |part: u64| begun.saturating_add(Nanos::ns(promise.period.as_ns() * part / PHASES));
-    let all = (0..PHASES).map(|part| judge(stretches, promise, phase(part), end));
+    let phases = promise.period.as_ns() * PHASES / promise.slice.as_ns();
+    let phase = |part: u64| begun.saturating_add(Nanos::ns(promise.period.as_ns() * part / phases));
+    let all = (0..phases).map(|part| judge(stretches, promise, phase(part), end));
     all.min_by_key(|tally| tally.missed).unwrap_or_default()
 }
 

@@ -122,7 +122,7 @@ mod tests {
         let choice = |promise| Choice { promise, deadline_ns: 0, left_ns: 0 };
         let kind = Kind::Choice { kernel: kernel.map(choice), policy: Some(choice(policy)) };
         let promises: Vec<i32> = kernel.into_iter().chain([policy]).collect();
-        let lived = Lived::new(records);
+        let lived = Lived::new(records, 2);
         let events = Events { records, spans: &spans(records, &lived), lived: &lived };
         attributed(events, &Subject { index, kind, promises: &promises, since: 0 })
     }
@@ -155,7 +155,7 @@ mod tests {
     fn a_choice_that_does_not_come_is_never_attributed() {
         let records = [record(0, 100, 1, 7, What::Wake), record(1, 105, 0, 0, CHOICE)];
         let kind = Kind::NoChoice { since_ns: 0 };
-        let lived = Lived::new(&records);
+        let lived = Lived::new(&records, 2);
         let events = Events { records: &records, spans: &spans(&records, &lived), lived: &lived };
         assert_eq!(attributed(events, &Subject { index: 1, kind, promises: &[7], since: 0 }), None);
     }

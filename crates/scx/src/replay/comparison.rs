@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Maximum part of the choices that may differ. Unit: percent.
 const DIFFERENCES_MOST: u64 = 1;
 
-/// Maximum time from the instant at which a choice or a period is due until it comes. Time in which the whole guest stood still
+/// Maximum time from the instant at which a choice or a period is due until it comes. Time in which a CPU of the guest stood still
 /// does not count (`lived.rs`).
 pub(super) const LATE_MOST: Nanos = Nanos::ms(2);
 
@@ -80,7 +80,7 @@ pub struct Comparison {
     pub promises: u64,
     /// Time from the first record to the last. Unit: ns.
     pub length_ns: u64,
-    /// Longest time without a record. Unit: ns.
+    /// Longest time without a record of a CPU. Unit: ns.
     pub longest_silence_ns: u64,
     /// Number of records.
     pub records: u64,

@@ -103,7 +103,7 @@ mod tests {
     fn spans_beside(records: &[Record]) -> Vec<Span> {
         let others: Vec<Record> =
             (0..40).map(|at| record(at, at * 100, 99, What::Choice { deadline_ns: 0, left_ns: 0 })).collect();
-        spans(records, &Lived::new(&others))
+        spans(records, &Lived::new(&others, 1))
     }
 
     fn span(begin_us: u64, end_us: u64) -> Span {
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_way_goes_on_after_a_time_in_which_the_guest_stood_still() {
         let late = [record(0, 10, 7, What::Renew), record(1, 2_500, 7, What::Move)];
-        assert_eq!(spans(&late, &Lived::new(&late)), [span(10, 2_501), span(10, 2_501)]);
+        assert_eq!(spans(&late, &Lived::new(&late, 1)), [span(10, 2_501), span(10, 2_501)]);
         assert_eq!(spans_beside(&late), [span(10, 11), span(2_500, 2_501)]);
     }
 }

@@ -11,27 +11,25 @@ use scx::replay::{Comparison, replay};
 /// Number of seeds, and of steps of each.
 const SEEDS: u64 = 12;
 const STEPS: u32 = 400;
-/// Interval of the records of a kernel that goes on.
+/// Interval of the records of a CPU that goes on.
 const BEAT: Nanos = Nanos::us(100);
 /// Maximum number of seeds until the replay finds a broken port.
 const SEEDS_MOST: u64 = 20;
 
 fn replayed(program: &Program, port: &'static Port, seed: u64) -> Comparison {
     let cpus = drive(program, port, seed, STEPS);
-    replay(&Recording::new(Header::new(port.name, cpus), with_beats(program.records()))).unwrap()
+    replay(&Recording::new(Header::new(port.name, cpus), with_beats(program.records(), cpus))).unwrap()
 }
 
-/// Adds the regular records of a kernel that goes on. A simulated host never pauses.
-fn with_beats(records: Vec<Record>) -> Vec<Record> {
-    let mut all: Vec<Record> = Vec::with_capacity(records.len() * 2);
-    for record in records {
-        while let Some(last) = all.last().copied().filter(|last| record.at_ns.saturating_sub(last.at_ns) > BEAT.as_ns())
-        {
-            all.push(Record { at_ns: last.at_ns + BEAT.as_ns(), took_ns: 0, what: What::Beat, ..last });
-        }
-        all.push(record);
+/// Adds the regular records of CPUs that go on. A simulated host never pauses.
+fn with_beats(mut records: Vec<Record>, cpus: usize) -> Vec<Record> {
+    let (Some(first), Some(last)) = (records.first().copied(), records.last().copied()) else { return records };
+    for cpu in 0..cpus {
+        let clocks = (first.at_ns..last.at_ns).step_by(BEAT.as_ns() as usize);
+        let beat = |at_ns| Record { at_ns, took_ns: 0, cpu, promise: 0, what: What::Beat, ..first };
+        records.extend(clocks.map(beat));
     }
-    all
+    records
 }
 
 /// Returns the first difference with the records before it, for the message of a failure.

@@ -77,6 +77,11 @@ impl Detector {
         self.get(e).is_some_and(|task| task.urgent)
     }
 
+    /// Returns all urgent tasks.
+    pub fn urgent(&self) -> impl Iterator<Item = EntityId> {
+        self.tasks.iter().flatten().filter(|task| task.urgent).map(|task| task.id)
+    }
+
     /// Returns the urgent tasks that are asleep.
     pub fn asleep(&self) -> impl Iterator<Item = EntityId> {
         self.tasks.iter().flatten().filter(|task| task.urgent && !task.runnable).map(|task| task.id)

@@ -70,6 +70,18 @@ impl GuestAgent {
         }
     }
 
+    /// Returns the tids of all urgent tasks.
+    pub fn urgent(&self) -> impl Iterator<Item = u32> {
+        self.detector.urgent().filter_map(|task| self.kernel.tid(task))
+    }
+
+    /// Returns whether an urgent task runs, by what was last published. The task may go on for longer than an urgent one, and only
+    /// [`review`](GuestAgent::review) finds out.
+    #[must_use]
+    pub fn runs_urgent(&self) -> bool {
+        self.published.iter().flatten().any(|published| published.choice.task_boost.is_some())
+    }
+
     /// Returns what there is to publish about a vCPU.
     fn present(&self, cpu: CpuId) -> Published {
         let choice = self.detector.choice(&self.kernel, &self.with, cpu, false);
@@ -144,6 +156,7 @@ mod tests {
         agent.process(us(110_010), switch(0, HOG, false, TYPIST));
         let runs = hints(&mut agent);
         assert_eq!((runs[0].choice.task_boost, runs[0].number), (Some(agent.with.boost), 2));
+        assert_eq!((agent.urgent().collect::<Vec<_>>(), agent.runs_urgent()), (vec![TYPIST], true));
     }
 
     #[test]

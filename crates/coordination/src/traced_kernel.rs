@@ -69,6 +69,7 @@ pub enum Traced {
 #[derive(Clone, Copy, Debug)]
 struct Task {
     id: EntityId,
+    tid: u32,
     params: Params,
     allowed: usize,
     state: TaskState,
@@ -170,6 +171,12 @@ impl TracedKernel {
         self.get(task)?.expiry
     }
 
+    /// Returns the tid of the task. `None`: the task has ended.
+    #[must_use]
+    pub fn tid(&self, task: EntityId) -> Option<u32> {
+        self.get(task).map(|task| task.tid)
+    }
+
     /// Returns the sources of interrupts that have woken the task.
     #[must_use]
     pub fn sources(&self, task: EntityId) -> Sources {
@@ -195,6 +202,7 @@ impl TracedKernel {
         self.indices.insert(tid, index);
         let new = Task {
             id: EntityId::new(u32::try_from(index).expect("tids have 32 bits"), self.generations[index]),
+            tid,
             params: Params::default(),
             allowed: self.running.len(),
             state: TaskState::Unknown,

@@ -23,6 +23,8 @@ use sched::{Class, Instant, Nanos, RtPriority, Weight};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// Name of the virtio-serial port of the messages.
+pub const PORT: &str = "tactus.hints";
 /// Length of every message. Unit: bytes.
 pub const SIZE: usize = 64;
 /// First bytes of every message.

@@ -22,7 +22,7 @@ const volatile u32 is_recording SEC(".rodata.record") = IS_RECORDING;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 * 1024 * 1024);
+	__uint(max_entries, 32 * 1024 * 1024);
 } records SEC(".maps");
 
 /* Number of records so far. */

@@ -19,7 +19,7 @@ use sys::event::Bell;
 use sys::{autogroup, clock, process};
 
 /// Interval of reports.
-const INTERVAL: Nanos = Nanos::ms(20);
+const INTERVAL: Nanos = Nanos::ms(100);
 /// Least interval between reports of lost events.
 const LOST_INTERVAL: Nanos = Nanos::s(10);
 /// The nice value of the session of this program.

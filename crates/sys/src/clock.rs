@@ -19,6 +19,12 @@ pub fn now() -> Instant {
     Instant::at_ns(tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs())
 }
 
+/// Returns the time of CLOCK_REALTIME. Unit: ns since 1970.
+pub(crate) fn real_now_ns() -> u64 {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Realtime);
+    tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs()
+}
+
 /// Returns the CPU time of the calling thread up to now (CLOCK_THREAD_CPUTIME_ID).
 #[must_use]
 pub fn thread_time() -> Nanos {

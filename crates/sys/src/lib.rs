@@ -47,6 +47,7 @@ pub mod privileges;
 pub mod process;
 pub mod process_events;
 pub mod realtime;
+pub mod scheduler_trace;
 pub mod shared;
 pub mod switches;
 pub mod thread;

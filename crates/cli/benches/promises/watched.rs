@@ -59,7 +59,8 @@ pub(crate) fn judge_any_phase(stretches: &Stretches, promise: Promise, begun: In
     let phases = promise.period.as_ns() * PHASES / promise.slice.as_ns();
     let phase = |part: u64| begun.saturating_add(Nanos::ns(promise.period.as_ns() * part / phases));
     let all = (0..phases).map(|part| judge(stretches, promise, phase(part), end));
-    all.min_by_key(|tally| tally.missed).unwrap_or_default()
+    // A phase that misses fewer periods by a microsecond may miss more of them clearly.
+    all.min_by_key(|tally| (tally.clearly, tally.missed)).unwrap_or_default()
 }
 
 /// Counts the whole periods from `begun` to `end`, and the missed periods among them.

@@ -153,7 +153,11 @@ impl<'a, 'k> Commands<'a, 'k> {
         let within = |begin: Instant| move || self.goes_on() && clock::now() < begin.saturating_add(patience);
         let reply = match connection.receive(COMMAND_MOST, within(clock::now()))? {
             Received::Message(Command::End) => return Ok(false),
-            Received::Message(command) => self.carry_out(command),
+            Received::Message(command) => {
+                let reply = self.carry_out(command);
+                self.shared.kernel_bell.ring();
+                reply
+            }
             Received::Malformed(reason) => Reply::Malformed(reason),
         };
         connection.send(&Message::Reply(reply), within(clock::now()))?;

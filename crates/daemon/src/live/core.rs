@@ -215,6 +215,7 @@ fn share<'k>(
         places,
         keeper_events,
         keeper_bell,
+        kernel_bell: Bell::new()?,
         over: AtomicBool::new(false),
         is_left: AtomicBool::new(false),
         looking: AtomicU64::new(u64::MAX),

@@ -29,9 +29,10 @@ use sys::{Result, clock, kernel, thread};
 const PROGRAM: &str = "tactus-scx";
 /// Name of the thread.
 pub(super) const NAME: &str = "tactus-kernel";
-/// Maximum time from a change of a promise to its order.
-const ORDERS: Nanos = Nanos::ms(10);
-/// Interval of checks for threads that have ended.
+/// Interval of attempts while orders are outstanding, and while the kernel removes a scheduler.
+const AGAIN_SOON: Nanos = Nanos::ms(10);
+/// Interval of checks for threads that have ended, and for a scheduler that the kernel has removed. A turn of this thread delays the
+/// clients.
 const LOOK: Nanos = Nanos::ms(100);
 /// Maximum time until the scheduler is loaded.
 const LOADED: Nanos = Nanos::s(20);
@@ -41,6 +42,9 @@ const AGAIN: Nanos = Nanos::s(2);
 const STARTS: u32 = 3;
 /// Maximum time without progress while orders are outstanding. The agents dispatch again then.
 const PATIENCE: Nanos = Nanos::ms(100);
+/// The sources of events for this thread.
+const REPORTS: u64 = 0;
+const BELL: u64 = 1;
 /// The reasons if the kernel has removed the scheduler, and if the program ends without one.
 const REMOVED: &str = "the kernel has removed it";
 const ENDED: &str = "its program has ended";
@@ -78,7 +82,7 @@ pub(super) fn serve(shared: &Shared<'_>, program: &Path) -> Result<()> {
             if shared.over.load(Ordering::Acquire) {
                 return Ok(());
             }
-            clock::sleep(ORDERS);
+            clock::sleep(AGAIN_SOON);
         }
     }
 }
@@ -144,6 +148,7 @@ fn serve_once(shared: &Shared<'_>, program: &Path) -> std::result::Result<(), En
 /// The scheduler is of no use any longer.
 fn pass_on(shared: &Shared<'_>, scheduler: &mut Scheduler) -> std::result::Result<(), Fault> {
     let (begin, mut looked) = (clock::now(), Instant::ZERO);
+    scheduler.waiting.add(&shared.kernel_bell, BELL).map_err(|error| error.to_string())?;
     while !shared.over.load(Ordering::Acquire) {
         scheduler.hear(|report| note(shared, report))?;
         let now = clock::now();
@@ -165,7 +170,9 @@ fn pass_on(shared: &Shared<'_>, scheduler: &mut Scheduler) -> std::result::Resul
         } else if begin.saturating_add(LOADED) < now {
             return Err(format!("it is not loaded after {LOADED}").into());
         }
-        scheduler.wait(now.saturating_add(ORDERS)).map_err(|error| error.to_string())?;
+        let pause = if scheduler.has_outstanding() { AGAIN_SOON } else { LOOK };
+        scheduler.wait(now.saturating_add(pause)).map_err(|error| error.to_string())?;
+        let _ = shared.kernel_bell.rings();
     }
     Ok(())
 }
@@ -214,7 +221,7 @@ impl Scheduler {
     fn start(program: &Path) -> std::io::Result<Scheduler> {
         let (stream, theirs) = UnixStream::pair()?;
         stream.set_nonblocking(true)?;
-        let waiting = Waiting::new().and_then(|waiting| waiting.add(&stream, 0).map(|()| waiting));
+        let waiting = Waiting::new().and_then(|waiting| waiting.add(&stream, REPORTS).map(|()| waiting));
         let waiting = waiting.map_err(|error| std::io::Error::other(error.to_string()))?;
         let mut command = Command::new(program);
         let (input, output) = (OwnedFd::from(theirs.try_clone()?), OwnedFd::from(theirs));
@@ -224,7 +231,12 @@ impl Scheduler {
         Ok(Scheduler { child, stream, waiting, unwritten, unread, given: 0, done: 0, since, is_loaded: false })
     }
 
-    /// Waits for reports until `end`.
+    /// Returns whether there are orders that are not carried out.
+    fn has_outstanding(&self) -> bool {
+        self.given != self.done
+    }
+
+    /// Waits for reports, or for changes of promises, until `end`.
     fn wait(&self, end: Instant) -> Result<()> {
         self.waiting.next(end).map(drop)
     }
@@ -234,7 +246,7 @@ impl Scheduler {
     /// # Errors
     /// The program does not carry them out. A promise that it does not know yet is kept by no agent.
     fn order(&mut self, orders: &[Order], now: Instant) -> std::result::Result<(), String> {
-        if self.given == self.done {
+        if !self.has_outstanding() {
             self.since = now;
         }
         self.given += orders.len() as u64;
@@ -246,7 +258,7 @@ impl Scheduler {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        if self.given != self.done && self.since.saturating_add(PATIENCE) < now {
+        if self.has_outstanding() && self.since.saturating_add(PATIENCE) < now {
             return Err(format!("it has carried out no order for {PATIENCE}"));
         }
         Ok(())

@@ -247,6 +247,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         if has_dismissals {
             again = finish_dismissals(shared);
         }
+        shared.kernel_bell.ring();
         let looking = if lacks_loans || takes_over { SCAN.0 } else { shared.looking() };
         let pause = looking.max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH));
         let signals = shared.keeper_events.next(clock::now().saturating_add(pause.min(WATCH)).min(observed))?;

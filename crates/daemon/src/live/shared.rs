@@ -48,6 +48,8 @@ pub(super) struct Shared<'k> {
     /// Event set of the keeper, which contains the keeper's bell and the forks.
     pub(super) keeper_events: Arc<Waiting>,
     pub(super) keeper_bell: Arc<Bell>,
+    /// Bell that rings when there may be orders for a scheduler in the kernel.
+    pub(super) kernel_bell: Bell,
     pub(super) over: AtomicBool,
     /// Whether the front end has closed its connection. No further promise is made.
     pub(super) is_left: AtomicBool,
@@ -286,6 +288,7 @@ pub(super) mod tests {
             places: Vec::new(),
             keeper_events: Arc::new(Waiting::new().unwrap()),
             keeper_bell: Arc::new(Bell::new().unwrap()),
+            kernel_bell: Bell::new().unwrap(),
             over: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             looking: AtomicU64::new(u64::MAX),

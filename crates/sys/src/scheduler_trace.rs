@@ -1,0 +1,452 @@
+//! The trace of the kernel's scheduler: switches, wake-ups, timers of sleeping threads, new and ended threads, and interrupts, by
+//! tracepoints and perf events.
+//!
+//! Each CPU has a ring of records. A record of a thread that blocks wakes the reader. The other records wait for the next
+//! one of this kind. The reader's own switches never wake it: each would cause the next one.
+
+mod layout;
+
+use crate::{Error, Result, clock, file, private_mount};
+use layout::{Field, Layout};
+use perf_event::events::Tracepoint;
+use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
+use perf_event_open_sys::ioctls;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::mount::MountAttrFlags;
+use sched::{CpuId, Instant};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Size of the ring of each CPU in bytes, for about two thousand records.
+const BUFFER: usize = 64 * 4096;
+/// The parts of `prev_state` that are states in which a thread does not wait for a CPU (`TASK_REPORT`,
+/// include/linux/sched.h, v7.2; the next bit is that of a preempted thread).
+const BLOCKED: u64 = 0xff;
+/// Bits of `common_flags`: the record was made by the handler of an interrupt, or by a soft interrupt (`enum trace_flag_type`,
+/// include/linux/trace_events.h, v7.2).
+const IN_INTERRUPT: u64 = 1 << 3;
+const IN_SOFT_INTERRUPT: u64 = 1 << 4;
+// include/uapi/linux/perf_event.h.
+const RECORD_LOST: u32 = 2;
+const RECORD_SAMPLE: u32 = 9;
+
+/// The cause of a wake-up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waker {
+    /// The thread with this tid.
+    Thread(u32),
+    /// The handler of an interrupt.
+    Interrupt,
+    /// A soft interrupt.
+    SoftInterrupt,
+}
+
+/// An event of the scheduler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Another thread runs on the CPU (`sched:sched_switch`). The tid of the idle thread is 0.
+    Switch {
+        /// Tid of the thread that ran.
+        from: u32,
+        /// Whether this thread blocks, instead of waiting for a CPU.
+        blocks: bool,
+        /// Tid of the thread that runs from now on.
+        to: u32,
+    },
+    /// A thread wakes (`sched:sched_waking`).
+    Waking {
+        /// Tid of the thread.
+        tid: u32,
+        /// CPU on which the thread will run.
+        target: CpuId,
+        /// Cause of the wake-up.
+        by: Waker,
+    },
+    /// The running thread sets the timer that will wake it (`timer:hrtimer_start` of the function `hrtimer_wakeup`).
+    Timer {
+        /// Tid of the thread.
+        tid: u32,
+        /// Expiry on CLOCK_MONOTONIC. The expiry of a timer of CLOCK_REALTIME is converted with the present difference of
+        /// the clocks.
+        expiry: Instant,
+    },
+    /// A thread begins (`task:task_newtask`).
+    Begin {
+        /// Tid of the thread.
+        tid: u32,
+        /// Tid of the thread that forks it.
+        parent: u32,
+    },
+    /// A thread ends (`sched:sched_process_exit`).
+    End {
+        /// Tid of the thread.
+        tid: u32,
+    },
+    /// The handler of an interrupt of a device begins (`irq:irq_handler_entry`).
+    Interrupt {
+        /// Number of the interrupt, as in /proc/interrupts.
+        number: u32,
+    },
+    /// A soft interrupt of a network or disk begins (`irq:softirq_entry`).
+    SoftInterrupt {
+        /// Whether received packets are processed (`NET_RX_SOFTIRQ`), rather than completed requests of disks
+        /// (`BLOCK_SOFTIRQ`).
+        is_network: bool,
+    },
+}
+
+/// A record of the trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Instant of the event, on CLOCK_MONOTONIC.
+    pub at: Instant,
+    /// CPU of the event.
+    pub cpu: CpuId,
+    /// The event.
+    pub event: Event,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Switch,
+    Waking,
+    Timer,
+    Begin,
+    End,
+    Interrupt,
+    SoftInterrupt,
+}
+
+impl Kind {
+    /// The tracepoints, with the fields that are read after the common ones.
+    const ALL: [(Kind, &'static str, &'static [&'static str]); 7] = [
+        (Kind::Switch, "sched/sched_switch", &["prev_pid", "prev_state", "next_pid"]),
+        (Kind::Waking, "sched/sched_waking", &["pid", "target_cpu"]),
+        (Kind::Timer, "timer/hrtimer_start", &["expires"]),
+        (Kind::Begin, "task/task_newtask", &["pid"]),
+        (Kind::End, "sched/sched_process_exit", &["pid"]),
+        (Kind::Interrupt, "irq/irq_handler_entry", &["irq"]),
+        (Kind::SoftInterrupt, "irq/softirq_entry", &["vec"]),
+    ];
+}
+
+/// A tracepoint of the running kernel.
+#[derive(Clone, Debug)]
+struct Point {
+    kind: Kind,
+    id: u64,
+    flags: Field,
+    pid: Field,
+    fields: Vec<Field>,
+}
+
+impl Point {
+    fn find(tracefs: &OwnedFd, kind: Kind, name: &str, wanted: &[&str]) -> Result<Point> {
+        let path = format!("events/{name}/format");
+        let absent = |why: String| Error::Absent {
+            what: format!("the tracepoint {}", name.replace('/', ":")),
+            why,
+            remedy: "use Linux 4.14 or newer with CONFIG_FTRACE",
+        };
+        let text = file::read_in(tracefs, &path).map_err(|error| absent(format!("cannot read {path}: {error}")))?;
+        let layout = Layout::parse(&text).ok_or_else(|| absent(format!("{path} has no number")))?;
+        let field = |name: &str| layout.field(name).ok_or_else(|| absent(format!("{path} has no field {name}")));
+        let fields = wanted.iter().map(|name| field(name)).collect::<Result<Vec<Field>>>()?;
+        Ok(Point { kind, id: layout.id, flags: field("common_flags")?, pid: field("common_pid")?, fields })
+    }
+
+    /// Returns the event of a record on `cpu`. `None`: the record is too short, or has numbers out of range.
+    fn event(&self, record: &[u8]) -> Option<Event> {
+        let number = |nth: usize| self.fields.get(nth)?.read(record);
+        let tid = |nth: usize| u32::try_from(number(nth)?).ok();
+        let running = || u32::try_from(self.pid.read(record)?).ok();
+        let event = match self.kind {
+            Kind::Switch => Event::Switch { from: tid(0)?, blocks: number(1)? & BLOCKED != 0, to: tid(2)? },
+            Kind::Waking => {
+                let flags = self.flags.read(record)?;
+                let by = match (flags & IN_INTERRUPT != 0, flags & IN_SOFT_INTERRUPT != 0) {
+                    (true, _) => Waker::Interrupt,
+                    (false, true) => Waker::SoftInterrupt,
+                    (false, false) => Waker::Thread(running()?),
+                };
+                Event::Waking { tid: tid(0)?, target: cpu(number(1)?)?, by }
+            }
+            Kind::Timer => Event::Timer { tid: running()?, expiry: monotonic(number(0)?)? },
+            Kind::Begin => Event::Begin { tid: tid(0)?, parent: running()? },
+            Kind::End => Event::End { tid: tid(0)? },
+            Kind::Interrupt => Event::Interrupt { number: tid(0)? },
+            Kind::SoftInterrupt => Event::SoftInterrupt { is_network: number(0)? == 3 },
+        };
+        Some(event)
+    }
+}
+
+fn cpu(number: u64) -> Option<CpuId> {
+    usize::try_from(number).ok().filter(|&cpu| cpu < sched::id::CPUS_MAX).map(CpuId::new)
+}
+
+/// Returns an expiry on CLOCK_MONOTONIC, from an expiry on this clock or on CLOCK_REALTIME, whichever is nearer. `None`: it is out of
+/// range.
+fn monotonic(expires_ns: u64) -> Option<Instant> {
+    let (now, real) = (clock::now().as_ns(), clock::real_now_ns());
+    let is_real = expires_ns.abs_diff(real) < expires_ns.abs_diff(now);
+    let ns = if is_real { expires_ns.saturating_sub(real.saturating_sub(now)) } else { expires_ns };
+    (ns <= sched::time::SPAN_MAX.as_ns()).then(|| Instant::at_ns(ns))
+}
+
+/// The records of a CPU.
+struct Ring {
+    sampler: Sampler,
+    /// The other events with records in the same ring. They end with their descriptors.
+    _others: Vec<Counter>,
+}
+
+/// The trace of the scheduler on some CPUs, since its begin.
+pub struct SchedulerTrace {
+    points: Vec<Point>,
+    rings: Vec<Ring>,
+    /// Number of records that were lost because they were not read in time.
+    pub lost: u64,
+}
+
+impl std::fmt::Debug for SchedulerTrace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SchedulerTrace").field("cpus", &self.rings.len()).field("lost", &self.lost).finish()
+    }
+}
+
+impl SchedulerTrace {
+    /// Records all threads on these CPUs, which are online, from now on. `reader`: tid of the thread that reads the records.
+    ///
+    /// # Errors
+    /// The caller lacks the privilege (CAP_PERFMON, and root for tracefs), or the kernel lacks a tracepoint.
+    pub fn begin(cpus: &[CpuId], reader: u32) -> Result<SchedulerTrace> {
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let tracefs = private_mount::open("tracefs", None, attributes)
+            .map_err(|error| Error::from(error, "mount tracefs", "run as root, on a kernel that is not locked down"))?;
+        let find = |(kind, name, fields): (Kind, &str, &[&str])| Point::find(&tracefs, kind, name, fields);
+        let points = Kind::ALL.into_iter().map(find).collect::<Result<Vec<Point>>>()?;
+        let (mut timers, mut rings) = (None, Vec::new());
+        for &cpu in cpus {
+            let refused = |error| Ring::refused(cpu, error);
+            let timers = match &mut timers {
+                Some(known) => known,
+                unknown => {
+                    let of_timers = points.iter().find(|point| point.kind == Kind::Timer).expect("it is one of all");
+                    unknown.insert(TimerFilter::find(counter(cpu, of_timers, false).map_err(refused)?)?)
+                }
+            };
+            rings.push(Ring::begin(cpu, &points, timers, reader).map_err(refused)?);
+        }
+        Ok(SchedulerTrace { points, rings, lost: 0 })
+    }
+
+    /// Returns the descriptors that become readable when a thread other than the reader blocks, or a ring is half full.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        // SAFETY: the descriptor is open as long as the sampler, which `self` owns and which outlives the borrow.
+        self.rings.iter().map(|ring| unsafe { BorrowedFd::borrow_raw(ring.sampler.as_raw_fd()) })
+    }
+
+    /// Appends all unread records to `records`, ordered by their instants.
+    pub fn read(&mut self, records: &mut Vec<Record>) {
+        let begin = records.len();
+        for ring in &mut self.rings {
+            while let Some(record) = ring.sampler.next_record() {
+                let mut bytes = [0; 256];
+                let copied = record.data().iter().copied().flatten().copied().take(bytes.len());
+                let length = copied.zip(&mut bytes).map(|(byte, place)| *place = byte).count();
+                match record.ty() {
+                    RECORD_LOST => self.lost += long(&bytes, 8).unwrap_or(0),
+                    RECORD_SAMPLE => records.extend(sample(&self.points, &bytes[..length])),
+                    _ => {}
+                }
+            }
+        }
+        records[begin..].sort_by_key(|record| record.at);
+    }
+}
+
+/// Parses the body of a sample: instant, CPU, padding, length of the record, and the record.
+fn sample(points: &[Point], body: &[u8]) -> Option<Record> {
+    let at = Instant::at_ns(long(body, 0)?);
+    let on = cpu(u64::from(word(body, 8)?))?;
+    let record = body.get(20..)?;
+    let id = u64::from(u16::from_ne_bytes(record.get(..2)?.try_into().ok()?));
+    let point = points.iter().find(|point| point.id == id)?;
+    Some(Record { at, cpu: on, event: point.event(record)? })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+impl Ring {
+    fn begin(cpu: CpuId, points: &[Point], timers: &TimerFilter, reader: u32) -> io::Result<Ring> {
+        let wakes = format!("prev_state & {BLOCKED} && prev_pid != 0 && prev_pid != {reader}");
+        let switch = points.iter().find(|point| point.kind == Kind::Switch).expect("it is one of all");
+        let mut sampler = filtered(counter(cpu, switch, true)?, &wakes)?.sampled(BUFFER)?;
+        let mut others = Vec::new();
+        for point in points {
+            let counter = counter(cpu, point, false)?;
+            let mut counter = match point.kind {
+                Kind::Switch => filtered(counter, &format!("!({wakes})"))?,
+                Kind::Timer => timers.apply(counter)?,
+                Kind::SoftInterrupt => filtered(counter, "vec == 3 || vec == 4")?,
+                _ => counter,
+            };
+            // SAFETY: both descriptors are open events of the same CPU. The call reads no memory.
+            checked(unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), sampler.as_raw_fd()) })?;
+            counter.enable()?;
+            others.push(counter);
+        }
+        sampler.as_counter_mut().enable()?;
+        Ok(Ring { sampler, _others: others })
+    }
+
+    fn refused(cpu: CpuId, error: io::Error) -> Error {
+        Error::from(error, format!("trace the scheduler on CPU {cpu}"), "run as root or with CAP_PERFMON")
+    }
+}
+
+fn counter(cpu: CpuId, point: &Point, wakes: bool) -> io::Result<Counter> {
+    let mut builder = Builder::new(Tracepoint::with_id(point.id));
+    builder.any_pid().one_cpu(cpu.index()).include_kernel().include_hv().sample_period(1).clockid(Clock::MONOTONIC);
+    builder.sample(SampleFlag::TIME | SampleFlag::CPU | SampleFlag::RAW);
+    if wakes {
+        builder.wakeup_events(1);
+    } else {
+        builder.wakeup_watermark(BUFFER / 2);
+    }
+    builder.build()
+}
+
+fn filtered(counter: Counter, filter: &str) -> io::Result<Counter> {
+    let text = CString::new(filter)?;
+    // SAFETY: the descriptor is an open event, and the kernel only reads the string, up to its end.
+    checked(unsafe { ioctls::SET_FILTER(counter.as_raw_fd(), text.as_ptr().cast_mut()) })?;
+    Ok(counter)
+}
+
+fn checked(answer: i32) -> io::Result<()> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Applies the filter for timers of sleeping threads. Linux knows the name of the function in a filter since 6.4
+/// (`FILTER_PRED_FN_FUNCTION`, kernel/trace/trace_events_filter.c); older ones take its address.
+struct TimerFilter {
+    address: Option<String>,
+}
+
+impl TimerFilter {
+    const BY_NAME: &str = "function.function == hrtimer_wakeup";
+
+    /// Looks up the address of the function if the kernel does not know its name. `trial`: an event of `timer:hrtimer_start`.
+    fn find(trial: Counter) -> Result<TimerFilter> {
+        if filtered(trial, TimerFilter::BY_NAME).is_ok() {
+            return Ok(TimerFilter { address: None });
+        }
+        let symbols = file::read("/proc/kallsyms")?;
+        let address = symbols.lines().find_map(|line| line.strip_suffix(" hrtimer_wakeup")?.split(' ').next());
+        let address = address.filter(|address| address.bytes().any(|digit| digit != b'0')).ok_or(Error::Absent {
+            what: "the address of hrtimer_wakeup".to_string(),
+            why: "/proc/kallsyms does not show it".to_string(),
+            remedy: "run as root, and set kernel.kptr_restrict to 1 or less",
+        })?;
+        Ok(TimerFilter { address: Some(format!("function == 0x{address}")) })
+    }
+
+    fn apply(&self, counter: Counter) -> io::Result<Counter> {
+        filtered(counter, self.address.as_deref().unwrap_or(TimerFilter::BY_NAME))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::{Child, Work};
+    use crate::{affinity, thread};
+    use sched::{CpuSet, Nanos};
+
+    /// Begins a trace of one CPU, with a child that sleeps and spins there. `None`: this kernel permits no trace.
+    fn traced(busy: Nanos, idle: Nanos) -> Option<(SchedulerTrace, Child, CpuId)> {
+        let cpu = affinity::get(thread::current()).unwrap().first().unwrap();
+        let trace = match SchedulerTrace::begin(&[cpu], thread::current()) {
+            Ok(trace) => trace,
+            Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
+                eprintln!("SKIPPED: {refused}");
+                return None;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let child = Child::start(Work::Spin { busy, idle }).unwrap();
+        affinity::set(child.pid(), &CpuSet::one(cpu)).unwrap();
+        Some((trace, child, cpu))
+    }
+
+    fn read_for(trace: &mut SchedulerTrace, length: Nanos) -> Vec<Record> {
+        let (end, mut records) = (clock::now() + length, Vec::new());
+        while clock::now() < end {
+            clock::sleep(Nanos::ms(5));
+            trace.read(&mut records);
+        }
+        records
+    }
+
+    #[test]
+    fn a_sleeper_is_seen_with_its_timer_its_wake_up_and_its_switches() {
+        let Some((mut trace, child, cpu)) = traced(Nanos::us(200), Nanos::ms(3)) else { return };
+        let records = read_for(&mut trace, Nanos::ms(300));
+        let pid = child.pid();
+        drop(child);
+        let (mut expiries, mut met, mut wakes, mut blocks) = (Vec::new(), 0, 0, 0);
+        for Record { at, cpu: on, event } in records {
+            assert_eq!(on, cpu);
+            match event {
+                Event::Timer { tid, expiry } if tid == pid => expiries.push((at, expiry)),
+                Event::Waking { tid, by, .. } if tid == pid => {
+                    wakes += u32::from(by == Waker::Interrupt);
+                    met += u32::from(expiries.last().is_some_and(|&(_, expiry)| at >= expiry));
+                }
+                Event::Switch { from, blocks: true, .. } if from == pid => blocks += 1,
+                _ => {}
+            }
+        }
+        assert!(expiries.iter().all(|&(at, expiry)| expiry > at && expiry < at + Nanos::ms(10)), "{expiries:?}");
+        assert!(wakes > 10 && met > 10 && blocks > 10, "{wakes} wake-ups, {met} by timers, {blocks} blocks");
+        let records = read_for(&mut trace, Nanos::ms(10));
+        let ended = |record: &Record| record.event == Event::End { tid: pid };
+        assert!(records.iter().any(ended), "{records:?}");
+    }
+
+    #[test]
+    fn the_reader_is_not_woken_by_its_own_switches() {
+        let Some((mut trace, child, _)) = traced(Nanos::ms(20), Nanos::ms(20)) else { return };
+        let waiting = crate::event::Waiting::new().unwrap();
+        trace.descriptors().for_each(|descriptor| waiting.add(descriptor, 0).unwrap());
+        let (end, mut woken, mut records) = (clock::now() + Nanos::ms(400), 0, Vec::new());
+        while clock::now() < end {
+            woken += u32::from(waiting.next(end).unwrap().is_some());
+            trace.read(&mut records);
+        }
+        let blocks = |record: &&Record| matches!(record.event, Event::Switch { blocks: true, from, .. } if from != thread::current());
+        let others = records.iter().filter(blocks).count();
+        drop(child);
+        assert!(others >= 5, "{others} switches");
+        assert!(woken as usize <= others + 10, "{woken} wake-ups for {others} switches");
+    }
+
+    #[test]
+    fn an_expiry_on_the_other_clock_is_converted() {
+        let (now, real) = (clock::now(), clock::real_now_ns());
+        let ahead = |expires: u64| monotonic(expires).unwrap().saturating_since(now);
+        assert_eq!(ahead(now.as_ns() + 5_000_000), Nanos::ms(5));
+        let converted = ahead(real + 5_000_000);
+        assert!(converted >= Nanos::ms(4) && converted <= Nanos::ms(105), "{converted}");
+        assert_eq!(monotonic(u64::MAX), None);
+    }
+}

@@ -44,7 +44,7 @@ impl Layout {
     }
 }
 
-/// Parses a line such as `field:pid_t prev_pid;	offset:24;	size:4;	signed:1;`.
+/// Parses a line such as `field:pid_t prev_pid; offset:24; size:4; signed:1;`, with tabs between the parts.
 fn field(line: &str) -> Option<(String, Field)> {
     let mut parts = line.trim().split(';').map(str::trim);
     let declared = parts.next()?.strip_prefix("field:")?;

@@ -32,10 +32,10 @@ const TRACE: u64 = 2;
 
 /// Talks with the host until a signal.
 pub(crate) fn talk(options: &Options, end: &UnixStream) -> Result<(), Failure> {
+    let waiting = Waiting::new()?;
+    waiting.add(end, END)?;
     let mut is_told = false;
     loop {
-        let waiting = Waiting::new()?;
-        waiting.add(end, END)?;
         let Some(port) = open(options)? else {
             if !std::mem::replace(&mut is_told, true) {
                 eprintln!("the host has attached no port; waiting for it");
@@ -46,10 +46,19 @@ pub(crate) fn talk(options: &Options, end: &UnixStream) -> Result<(), Failure> {
             continue;
         };
         is_told = false;
-        if !(Conversation { options, port, hello: hello()?, next: Instant::ZERO, refused: None }).hold(&waiting)? {
+        let hello = hello()?;
+        if let Stop::End = (Conversation { options, end, port, hello, next: Instant::ZERO, refused: None }).hold()? {
             return Ok(());
         }
     }
+}
+
+/// Why a conversation stops.
+enum Stop {
+    /// A signal has come.
+    End,
+    /// The host has removed the port.
+    Gone,
 }
 
 /// Opens the port. `None`: the host has not attached it.
@@ -78,6 +87,7 @@ fn hello() -> Result<FromGuest, Failure> {
 
 struct Conversation<'o> {
     options: &'o Options,
+    end: &'o UnixStream,
     port: Port,
     hello: FromGuest,
     /// Instant of the next hello.
@@ -87,77 +97,92 @@ struct Conversation<'o> {
 }
 
 impl Conversation<'_> {
-    /// Holds conversations through the open port. Returns false at a request to end, and true if the port is gone.
-    fn hold(mut self, waiting: &Waiting) -> Result<bool, Failure> {
+    /// Holds conversations through the open port.
+    fn hold(mut self) -> Result<Stop, Failure> {
         loop {
-            let Some(protocol) = self.greet(waiting)? else { return Ok(false) };
+            let protocol = match self.greet()? {
+                Ok(protocol) => protocol,
+                Err(stop) => return Ok(stop),
+            };
             eprintln!("the host reads hints");
-            let raised = Raised::raise()?;
-            let goes_on = self.follow(waiting, protocol)?;
+            let raised = Raised::raise().inspect_err(|failure| eprintln!("warning: hints will be late: {failure}"));
+            let is_ended = self.follow(protocol)?;
             drop(raised);
-            if !goes_on {
-                return Ok(false);
+            if is_ended {
+                return Ok(Stop::End);
             }
             eprintln!("the host has left");
-            self.port.restart();
-            if !self.is_there() {
-                return Ok(true);
-            }
         }
     }
 
-    /// Whether the device still exists: the host may have removed it.
-    fn is_there(&self) -> bool {
-        self.options.port.clone().or_else(port::find).is_some_and(|path| path.exists())
+    /// Returns a set with the requests to end and, if `has_port`, the port. A port whose other end is closed is always readable.
+    fn events(&self, has_port: bool) -> Result<Waiting, Failure> {
+        let waiting = Waiting::new()?;
+        waiting.add(self.end, END)?;
+        if has_port {
+            waiting.add(&self.port, PORT)?;
+        }
+        Ok(waiting)
     }
 
-    /// Says hello until the host welcomes the agent. `None`: a request to end.
-    fn greet(&mut self, waiting: &Waiting) -> Result<Option<Protocol>, Failure> {
+    /// Whether the device still exists.
+    fn is_there(&self) -> bool {
+        !self.port.is_gone && self.options.port.clone().or_else(port::find).is_some_and(|path| path.exists())
+    }
+
+    /// Says hello until the host welcomes the agent.
+    fn greet(&mut self) -> Result<std::result::Result<Protocol, Stop>, Failure> {
+        let (alone, both) = (self.events(false)?, self.events(true)?);
+        let mut hears = false;
         loop {
             let now = clock::now();
             if self.next <= now {
+                if !self.is_there() {
+                    return Ok(Err(Stop::Gone));
+                }
                 self.port.restart();
                 // Without the host's end, the port takes nothing.
-                self.port.send(&[self.hello])?;
+                hears = self.port.send(&[self.hello])?;
                 self.next = now.saturating_add(if self.refused.is_some() { HELLO_REFUSED } else { HELLO });
             }
-            // A port whose other end is closed is always readable.
-            if waiting.next(self.next.min(now.saturating_add(Nanos::ms(20))))? == Some(END) {
-                return Ok(None);
+            match if hears { &both } else { &alone }.next(self.next)? {
+                Some(END) => return Ok(Err(Stop::End)),
+                Some(_) => {}
+                None => continue,
             }
             let (mut welcome, mut refusal) = (None, None);
-            self.port.receive(|message| match message {
+            hears = self.port.receive(|message| match message {
                 FromHost::Welcome { version: VERSION, protocol, .. } => welcome = Some(protocol),
                 FromHost::Welcome { .. } | FromHost::Outlook { .. } => {}
                 FromHost::Refused(reason) => refusal = Some(reason),
             })?;
             if let Some(protocol) = welcome {
                 (self.next, self.refused) = (Instant::ZERO, None);
-                return Ok(Some(protocol));
+                return Ok(Ok(protocol));
             }
-            if let Some(reason) = refusal.filter(|reason| self.refused != Some(*reason)) {
-                eprintln!("the host refuses the agent: {}", text(reason));
-                (self.next, self.refused) = (now.saturating_add(HELLO_REFUSED), Some(reason));
+            if let Some(reason) = refusal {
+                if self.refused.replace(reason) != Some(reason) {
+                    eprintln!("the host refuses the agent: {}", text(reason));
+                }
+                self.next = now.saturating_add(HELLO_REFUSED);
             }
         }
     }
 
-    /// Follows the trace and sends hints. Returns false at a request to end, and true if the host has closed its end.
-    fn follow(&mut self, waiting: &Waiting, protocol: Protocol) -> Result<bool, Failure> {
+    /// Follows the trace and sends hints. Returns true at a request to end, and false if the host has closed its end.
+    fn follow(&mut self, protocol: Protocol) -> Result<bool, Failure> {
         let mut follower = Follower::begin(self.options, protocol)?;
-        follower.add_to(waiting, TRACE)?;
-        waiting.add(&self.port, PORT)?;
+        let waiting = self.events(true)?;
+        follower.add_to(&waiting, TRACE)?;
         let (mut hints, mut is_there) = (Vec::new(), true);
         while is_there {
             match waiting.next(follower.next())? {
                 Some(END) => {
                     self.port.send(&[FromGuest::Goodbye])?;
-                    return Ok(false);
+                    return Ok(true);
                 }
-                Some(PORT) => {
-                    // The host has nothing to say that changes a hint.
-                    is_there = self.port.receive(|_| {})?;
-                }
+                // The host has nothing to say that changes a hint.
+                Some(PORT) => is_there = self.port.receive(|_| {})?,
                 _ => {
                     follower.turn(|hint| hints.push(FromGuest::Hint(hint)));
                     if !hints.is_empty() {
@@ -167,8 +192,7 @@ impl Conversation<'_> {
                 }
             }
         }
-        waiting.remove(&self.port)?;
-        Ok(true)
+        Ok(false)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::Failure;
 use coordination::Stream;
 use coordination::wire::{FromGuest, FromHost, PORT};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,6 +20,8 @@ pub(crate) struct Port {
     stream: Stream,
     /// The rest of a message that the port has taken in part.
     unwritten: Vec<u8>,
+    /// Whether the host has removed the device of this port.
+    pub(crate) is_gone: bool,
     /// Number of hints that were not sent because the port was full.
     pub(crate) dropped: u64,
 }
@@ -41,6 +44,11 @@ fn found_in(ports: &Path) -> Option<PathBuf> {
     Some(Path::new(DEVICES).join(port.file_name()?))
 }
 
+/// Whether the device has been removed.
+fn is_gone(error: &io::Error) -> bool {
+    [Errno::NODEV, Errno::IO].iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
+}
+
 impl Port {
     /// Opens a port.
     ///
@@ -50,7 +58,7 @@ impl Port {
         // Without the host's end, a write would wait for it.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).write(true).custom_flags(flags).open(path)?;
-        Ok(Port { file, stream: Stream::default(), unwritten: Vec::new(), dropped: 0 })
+        Ok(Port { file, stream: Stream::default(), unwritten: Vec::new(), is_gone: false, dropped: 0 })
     }
 
     /// Sends messages. Hints that the port has no room for are dropped: later ones replace them. Returns false if the host has
@@ -69,6 +77,10 @@ impl Port {
                 self.dropped += messages.len() as u64;
                 Ok(has_rest)
             }
+            Err(error) if is_gone(&error) => {
+                self.is_gone = true;
+                Ok(false)
+            }
             Err(error) => Err(Failure::Io("write to the port", error)),
         }
     }
@@ -79,6 +91,10 @@ impl Port {
         loop {
             match self.file.read(&mut piece) {
                 Ok(0) => return Ok(false),
+                Err(error) if is_gone(&error) => {
+                    self.is_gone = true;
+                    return Ok(false);
+                }
                 Ok(length) => self.stream.read(&piece[..length], FromHost::read, &mut receive),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                 Err(error) => return Err(Failure::Io("read from the port", error)),

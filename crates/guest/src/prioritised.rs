@@ -6,10 +6,12 @@
 use crate::Failure;
 use crate::guarding;
 use crate::options::Prioritise;
+use sched::Nanos;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes, Policy};
+use sys::clock;
 use sys::shared::{Lock, Locked, Words};
 use sys::thread::{self, Identity};
 
@@ -17,6 +19,8 @@ use sys::thread::{self, Identity};
 const DIRECTORY: &str = "/run/tactus-guest";
 /// Maximum number of tasks that are raised at a time.
 const TASKS_MOST: usize = 256;
+/// Time in which the guard of a former agent has restored its tasks.
+const RELEASED: Nanos = Nanos::s(1);
 /// Words of each task in the file: the tid, or 0; the start time; the original class and nice value.
 const WORDS: usize = 3;
 /// The classes of tasks that are raised.
@@ -138,7 +142,14 @@ impl Table {
 
     fn create(directory: &Path) -> Result<Table, Failure> {
         sys::shared::own_directory(directory)?;
-        let Locked::Ours(lock) = Lock::try_lock(&directory.join("lock"))? else {
+        let path = directory.join("lock");
+        let end = clock::now().saturating_add(RELEASED);
+        let mut locked = Lock::try_lock(&path)?;
+        while matches!(locked, Locked::Held(_)) && clock::now() < end {
+            clock::sleep(Nanos::ms(10));
+            locked = Lock::try_lock(&path)?;
+        }
+        let Locked::Ours(lock) = locked else {
             return Err(Failure::Refused("another agent runs".to_string(), "end it: only one agent runs in a guest"));
         };
         let path = Table::path(directory);

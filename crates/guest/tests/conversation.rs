@@ -1,0 +1,204 @@
+//! Conversations of the agent with a host, through a terminal of the kernel in place of a virtio-serial port.
+
+use coordination::wire::{FromGuest, FromHost, Hint, Refusal};
+use coordination::{Protocol, Stream};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use sched::{CpuId, Nanos};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use sys::attributes::{self, Attributes, Policy};
+use sys::child::Work;
+use sys::scheduler_trace::SchedulerTrace;
+use sys::{clock, thread};
+
+const WAIT: Nanos = Nanos::s(20);
+
+/// The host's end of a port.
+struct Host {
+    end: File,
+    stream: Stream,
+    unread: Vec<FromGuest>,
+}
+
+impl Host {
+    /// Creates a port, which the agent finds at `path`.
+    fn attach(path: &Path) -> Host {
+        let end = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&end).unwrap();
+        unlockpt(&end).unwrap();
+        let mut mode = tcgetattr(&end).unwrap();
+        mode.make_raw();
+        tcsetattr(&end, OptionalActions::Now, &mode).unwrap();
+        fcntl_setfl(&end, OFlags::NONBLOCK).unwrap();
+        let name = ptsname(&end, Vec::new()).unwrap().into_string().unwrap();
+        let _ = std::fs::remove_file(path);
+        std::os::unix::fs::symlink(name, path).unwrap();
+        Host { end: File::from(end), stream: Stream::default(), unread: Vec::new() }
+    }
+
+    fn say(&mut self, message: FromHost) {
+        self.end.write_all(&message.bytes()).unwrap();
+    }
+
+    fn welcome(&mut self) {
+        let (budget, window) = (Nanos::ms(30), Nanos::ms(100));
+        self.say(FromHost::Welcome { version: 1, protocol: Protocol::S0, budget, window });
+    }
+
+    /// Waits for a message that `found` accepts.
+    fn hear<T>(&mut self, mut found: impl FnMut(FromGuest) -> Option<T>) -> T {
+        let end = clock::now() + WAIT;
+        loop {
+            if !self.unread.is_empty() {
+                match found(self.unread.remove(0)) {
+                    Some(it) => return it,
+                    None => continue,
+                }
+            }
+            assert!(clock::now() < end, "the agent does not say it");
+            let mut piece = [0; 4096];
+            match self.end.read(&mut piece) {
+                Ok(length) => {
+                    let unread = &mut self.unread;
+                    self.stream.read(&piece[..length], FromGuest::read, |message| unread.push(message));
+                }
+                // A terminal that no process has opened gives an error, too.
+                Err(_) => clock::sleep(Nanos::ms(1)),
+            }
+        }
+    }
+
+    fn hear_hello(&mut self) -> u16 {
+        self.hear(|message| match message {
+            FromGuest::Hello { vcpus, versions: (1, 1), .. } => Some(vcpus),
+            _ => None,
+        })
+    }
+
+    fn hear_hint(&mut self, found: impl Fn(&Hint) -> bool) -> Hint {
+        self.hear(|message| match message {
+            FromGuest::Hint(hint) if found(&hint) => Some(hint),
+            _ => None,
+        })
+    }
+}
+
+/// An agent, which is killed at the end of the test.
+struct Agent(Child);
+
+impl Agent {
+    fn start(port: &Path, options: &[&str]) -> Agent {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tactus-guest"));
+        command.arg("--port").arg(port).args(options).stdin(Stdio::null());
+        Agent(command.spawn().unwrap())
+    }
+
+    /// Requests the end, and returns the exit code.
+    fn end(mut self) -> Option<i32> {
+        sys::process::Process::open(self.0.id()).unwrap().terminate().unwrap();
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns a directory and the path of a port in it. `None`: this kernel permits no trace.
+fn place() -> Option<(tempfile::TempDir, PathBuf)> {
+    if let Err(refused) = SchedulerTrace::begin(&[CpuId::new(0)], thread::current()) {
+        eprintln!("SKIPPED: {refused}");
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let port = directory.path().join("port");
+    Some((directory, port))
+}
+
+/// Starts a task that is interactive: it runs for 0.2 ms, and sleeps for 9 ms.
+fn typist() -> sys::child::Child {
+    sys::child::Child::start(Work::Spin { busy: Nanos::us(200), idle: Nanos::ms(9) }).unwrap()
+}
+
+/// Whether a hint announces the timer of the typist.
+fn announces(hint: &Hint) -> bool {
+    let ahead = |expiry: sched::Instant| expiry > hint.sent && expiry < hint.sent + Nanos::ms(10);
+    hint.choice.sleeps && hint.expiry.is_some_and(ahead)
+}
+
+#[test]
+fn hints_follow_a_welcome_and_announce_the_timer_of_an_interactive_task() {
+    let Some((_directory, port)) = place() else { return };
+    let mut host = Host::attach(&port);
+    let agent = Agent::start(&port, &[]);
+    assert_eq!(usize::from(host.hear_hello()), sys::cpus::online().unwrap().iter().last().unwrap().index() + 1);
+    host.say(FromHost::Refused(Refusal::Detached));
+    clock::sleep(Nanos::ms(200));
+    host.welcome();
+    let _typist = typist();
+    let first = host.hear_hint(|_| true);
+    assert_eq!(first.number, 0, "nothing was published before the welcome");
+    host.hear_hint(announces);
+    assert_eq!(agent.end(), Some(0));
+    host.hear(|message| (message == FromGuest::Goodbye).then_some(()));
+}
+
+#[test]
+fn an_agent_goes_on_with_the_next_host() {
+    let Some((_directory, port)) = place() else { return };
+    // The agent starts before the port is there.
+    let agent = Agent::start(&port, &[]);
+    clock::sleep(Nanos::ms(100));
+    let mut host = Host::attach(&port);
+    host.hear_hello();
+    host.welcome();
+    host.hear_hint(|_| true);
+    drop(host);
+    let mut next = Host::attach(&port);
+    next.hear_hello();
+    next.welcome();
+    assert_eq!(next.hear_hint(|_| true).number, 0);
+    // Bytes that are no message.
+    next.end.write_all(&[0xff; 100]).unwrap();
+    let _typist = typist();
+    next.hear_hint(announces);
+    assert_eq!(agent.end(), Some(0));
+}
+
+#[test]
+fn a_raised_task_is_restored_when_the_agent_ends_or_is_killed() {
+    let Some((_directory, port)) = place() else { return };
+    let typist = typist();
+    let nice = || attributes::get(typist.pid()).unwrap().nice();
+    if let Err(refused) = attributes::set(typist.pid(), Attributes::of(Policy::Other { nice: -1 })) {
+        return eprintln!("SKIPPED: {refused}");
+    }
+    let awaits = |wanted, within: Nanos| {
+        let end = clock::now() + within;
+        while nice() != Some(wanted) && clock::now() < end {
+            clock::sleep(Nanos::ms(5));
+        }
+        assert_eq!(nice(), Some(wanted));
+    };
+    for is_killed in [false, true] {
+        let mut host = Host::attach(&port);
+        let mut agent = Agent::start(&port, &["--prioritise", "nice"]);
+        host.hear_hello();
+        host.welcome();
+        awaits(-20, WAIT);
+        if is_killed {
+            agent.0.kill().unwrap();
+            agent.0.wait().unwrap();
+        } else {
+            assert_eq!(agent.end(), Some(0));
+        }
+        awaits(-1, Nanos::s(1));
+    }
+}

@@ -64,8 +64,6 @@ pub(crate) struct Sample {
     pub(crate) share_ppm: f64,
     /// CPU time per period that neither the process nor the hogs received. Unit: ns.
     pub(crate) lost: f64,
-    /// The same while the core had no promise; 0 if it was not measured.
-    pub(crate) lost_before: f64,
 }
 
 /// CPU time of all threads of Tactus but the front end, per period.
@@ -173,8 +171,8 @@ fn compare(promise: Promise, runs: usize) {
             Ok((tally, _)) => theirs.push(tally.missed_percent()),
             Err(error) => println!("  SCHED_DEADLINE: {error}"),
         }
-        let hard = ours::measure(promise, Limit::Hard, LENGTH, Nanos::ZERO, None);
-        let soft = ours::measure(promise, Limit::Soft, LENGTH, Nanos::ZERO, None);
+        let hard = ours::measure(promise, Limit::Hard, LENGTH, None);
+        let soft = ours::measure(promise, Limit::Soft, LENGTH, None);
         match (hard, soft) {
             // Delivered time and misses are those of the run with a hard limit. The cost of a turn is that of the run
             // with a soft limit.

@@ -72,12 +72,10 @@ pub(crate) const WARM_UP: Nanos = Nanos::s(1);
 /// Interval between reads of the journal, as in `tactus run`.
 const POLL: Nanos = Nanos::ms(100);
 
-/// Keeps a promise for `length`. `before`: time for which the same threads run without the promise first.
 pub(crate) fn measure(
     promise: Promise,
     limit: Limit,
     length: Nanos,
-    before: Nanos,
     scheduler: Option<&Path>,
 ) -> Result<Sample, String> {
     let others = hogs();
@@ -94,12 +92,6 @@ pub(crate) fn measure(
             if scheduler.is_some() {
                 await_scheduler()?;
             }
-            let lost_before = if before.is_zero() {
-                0.0
-            } else {
-                clock::sleep(WARM_UP);
-                lost(&received, promise, || Ok(clock::sleep(before)))?.1
-            };
             let e = admit(front, promise, limit, child.pid())?;
             // The standby of the guardian starts meanwhile.
             clock::sleep(WARM_UP);
@@ -128,25 +120,24 @@ pub(crate) fn measure(
             let spent = expense.read() - &spent_before;
             let periods = periods(promise, from, to);
             let share_ppm = (delivered.as_ns() as f64 / (periods * promise.slice.as_ns() as f64) - 1.0) * 1e6;
-            Ok((begun, (from, to), Cost::of(&spent, periods), share_ppm, [lost, lost_before]))
+            Ok((begun, (from, to), Cost::of(&spent, periods), share_ppm, lost))
         });
         clock::sleep(Nanos::ms(5));
         over.store(true, Ordering::Relaxed);
         let stretches = recorder.join().expect("a recorder does not panic")?;
-        let (begun, (from, end), cost, share_ppm, [lost, lost_before]) =
-            played.map_err(|failure| format!("{failure:?}"))??;
+        let (begun, (from, end), cost, share_ppm, lost) = played.map_err(|failure| format!("{failure:?}"))??;
         let tally = match begun {
             Some(begun) => judge(&stretches, promise, begun, end),
             None => judge_any_phase(&stretches, promise, from, end),
         };
-        Ok(Sample { tally, cost, share_ppm, lost, lost_before })
+        Ok(Sample { tally, cost, share_ppm, lost })
     });
     drop(others);
     played
 }
 
 /// Returns the CPU time per period that the metered processes do not receive during `work`, in ns, and the begin and the end.
-pub(crate) fn lost(
+fn lost(
     received: &Received,
     promise: Promise,
     work: impl FnOnce() -> Result<(), String>,

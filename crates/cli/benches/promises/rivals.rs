@@ -4,16 +4,15 @@
 //! One judge counts the missed periods of all three, from the kernel's records of context switches. After a look at the first
 //! results, in which SCHED_DEADLINE missed nearly all periods by less than a microsecond, a period counts as missed if more than a
 //! hundredth of the slice is missing. The cost of a turn is the CPU time that
-//! neither the process nor the hogs received, without what they did not receive before the promise: the core works then, too. (At
-//! first, only the time beside hogs alone was left out. With 100 periods a second, the core cost more than its turns.)
+//! neither the process nor the hogs received, without what they do not receive beside the same share in a long period: a core works
+//! between turns, too, and a hog has longer turns beside a smaller share. (At first, only the time beside hogs alone was left out. With
+//! 100 periods a second, the core cost more than its turns.)
 
-use crate::watched::{record, watch};
-use crate::{Promise, cpu, deadline, hog, hogs, ours, received::Received};
+use crate::watched::Tally;
+use crate::{Promise, cpu, deadline, hog, ours, received::Received};
 use sched::{Limit, Nanos};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use sys::attributes::{self, Attributes};
-use sys::{clock, thread};
+use sys::clock;
 
 const PROMISES: [Promise; 3] = [
     Promise { period: Nanos::ms(10), slice: Nanos::ms(9) },
@@ -22,10 +21,12 @@ const PROMISES: [Promise; 3] = [
 ];
 /// Maximum number of times 200 ms to wait for a quiet CPU.
 const QUIET_TRIALS: usize = 150;
+/// A period with few turns.
+const LONG: Nanos = Nanos::ms(500);
 /// Duration of each measurement.
 const LENGTH: Nanos = Nanos::s(1);
 
-/// Missed and all periods, and the cost in each round in us per period.
+/// Missed and all periods, and the cost in each round in us per turn.
 #[derive(Default)]
 struct Results {
     missed: u64,
@@ -42,16 +43,14 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) {
         let Promise { period, slice } = promise;
         let mut all: [Results; 3] = Default::default();
         for _ in 0..rounds {
-            let by_ours = |scheduler| {
-                let measured = ours::measure(promise, Limit::Hard, LENGTH, LENGTH, scheduler);
-                measured.map(|it| (it.tally, it.lost - it.lost_before))
+            let by = |promise: Promise, scheduler| {
+                let measured = ours::measure(promise, Limit::Hard, LENGTH, scheduler);
+                measured.map(|it| (it.tally, it.lost))
             };
             let measured = [
-                alone(promise)
-                    .and_then(|alone| Ok((alone, deadline::measure(promise, LENGTH)?)))
-                    .map(|(alone, (tally, lost))| (tally, lost - alone)),
-                by_ours(None),
-                by_ours(Some(scheduler)),
+                per_turn(promise, |promise| deadline::measure(promise, LENGTH)),
+                per_turn(promise, |promise| by(promise, None)),
+                per_turn(promise, |promise| by(promise, Some(scheduler))),
             ];
             for (results, measured) in all.iter_mut().zip(measured) {
                 match measured {
@@ -69,7 +68,7 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) {
             let (mean, half) = interval(&results.costs);
             let Results { missed, periods, worst, .. } = results;
             println!(
-                "  {slice} in {period}, {name}: {missed} of {periods} missed, by {worst} at most; {mean:.1} us per period (+- {half:.1})"
+                "  {slice} in {period}, {name}: {missed} of {periods} missed, by {worst} at most; {mean:.1} us per turn (+- {half:.1})"
             );
         }
         let [theirs, agents, kernel] = &all;
@@ -105,20 +104,14 @@ fn interval(values: &[f64]) -> (f64, f64) {
     (mean, 1.96 * (variance / count).sqrt())
 }
 
-/// Returns the CPU time per period that three hogs without a promise do not receive, one of them recorded. Unit: ns.
-fn alone(promise: Promise) -> Result<f64, String> {
-    let (others, one) = (hogs(), hog());
-    let received = Received::by(others.iter().chain([&one]))?;
-    let switches = watch(one.pid()).map_err(|error| error.to_string())?;
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| {
-            let _ = attributes::apply(thread::current(), Attributes::raised(1));
-            record(switches, &over)
-        });
-        let lost = ours::lost(&received, promise, || Ok(clock::sleep(LENGTH)));
-        over.store(true, Ordering::Relaxed);
-        recorder.join().expect("a recorder does not panic")?;
-        Ok(lost?.1)
-    })
+/// Measures a promise, and then the same share in a long period. Returns the missed periods of the promise, and the time that each of
+/// its turns costs. Unit: ns.
+fn per_turn(
+    promise: Promise,
+    measure: impl Fn(Promise) -> Result<(Tally, f64), String>,
+) -> Result<(Tally, f64), String> {
+    let factor = LONG.as_ns() / promise.period.as_ns();
+    let (tally, lost) = measure(promise)?;
+    let (_, lost_without) = measure(Promise { period: LONG, slice: promise.slice.saturating_mul(factor) })?;
+    Ok((tally, lost - lost_without / factor as f64))
 }

@@ -4,6 +4,7 @@ use crate::root::{ALL_PACKAGES, cargo, typed};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// A target of the workspace. In a guest, the path of the program is `/bin/` followed by the name of the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +48,9 @@ pub(crate) const TEST: &str = "test";
 pub(crate) const BPF: &str = "scx/bpf";
 /// The program that schedules a kernel through sched_ext.
 pub(crate) const TACTUS_SCX: Program = Program { kind: "--bin", name: "tactus-scx", feature: Some(BPF) };
-/// The trials of this program.
+/// The agent of a guest.
+pub(crate) const TACTUS_GUEST: Program = Program { kind: "--bin", name: "tactus-guest", feature: None };
+/// The trials of `tactus-scx`.
 pub(crate) const TRIALS: Program = Program { kind: "--example", name: "trials", feature: Some(BPF) };
 
 impl Program {
@@ -56,9 +59,21 @@ impl Program {
         self.build_in(TEST)
     }
 
+    /// Builds the program for guests without the libraries of this host: statically linked, and small.
+    pub(crate) fn build_static(self) -> Result<PathBuf> {
+        // With a target, the flags do not concern build scripts and macros.
+        let target = host()?;
+        let mut command = cargo(&["build", "--profile", "guest", "--target", &target, self.kind, self.name]);
+        command.env("RUSTFLAGS", "-C target-feature=+crt-static");
+        self.built_by(command)
+    }
+
     /// Builds the program in `profile`, a profile of cargo, and returns the path of its file.
     pub(crate) fn build_in(self, profile: &str) -> Result<PathBuf> {
-        let mut command = cargo(&["build", "--profile", profile, self.kind, self.name]);
+        self.built_by(cargo(&["build", "--profile", profile, self.kind, self.name]))
+    }
+
+    fn built_by(self, mut command: Command) -> Result<PathBuf> {
         command.args(ALL_PACKAGES).args(["--message-format", "json-render-diagnostics"]);
         command.args(self.feature.iter().flat_map(|feature| ["--features", feature]));
         let output = command.output().context("cannot run cargo")?;
@@ -68,6 +83,14 @@ impl Program {
         let text = String::from_utf8_lossy(&output.stdout);
         executable(&text, self.name).with_context(|| format!("{} made no program", typed(&command)))
     }
+}
+
+/// Returns the target of this host, such as `x86_64-unknown-linux-gnu`.
+fn host() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let target = text.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    Ok(target.to_string())
 }
 
 /// Returns the path of a program from cargo's messages.

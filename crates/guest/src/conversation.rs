@@ -7,7 +7,7 @@
 //!
 //! Without a host that reads hints, nothing is traced.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::Options;
 use crate::port::{self, Port};

@@ -1,8 +1,9 @@
 //! [`Follower`]: follows the trace of the guest's scheduler, and has the detector decide.
 
-use crate::Failure;
+use crate::failure::Failure;
+use crate::guarding;
 use crate::interrupts::Interrupts;
-use crate::options::Options;
+use crate::options::{Options, Prioritise};
 use crate::prioritised::Prioritised;
 use crate::tasks::Tasks;
 use coordination::wire::{Hint, Source};
@@ -40,6 +41,9 @@ impl Follower {
         let count = each.last().map_or(0, |last| last.index() + 1);
         let with = Coordination { detector: options.detector.into(), ..Coordination::new(protocol) };
         let prioritised = Prioritised::begin(options.prioritise)?;
+        if options.prioritise != Prioritise::None {
+            guarding::start()?;
+        }
         let mut follower = Follower {
             trace,
             agent: GuestAgent::new(with, count),

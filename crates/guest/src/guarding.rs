@@ -1,6 +1,6 @@
 //! The guard of an agent that raises tasks: a process that restores them when the agent is killed.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::prioritised::restore_left;
 use sched::{Instant, Nanos};
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! [`Port`]: the virtio-serial port to the host.
 
-use crate::Failure;
+use crate::failure::Failure;
 use coordination::Stream;
 use coordination::wire::{FromGuest, FromHost, PORT};
 use rustix::fs::OFlags;

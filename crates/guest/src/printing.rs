@@ -1,6 +1,6 @@
 //! `--print`: the hints as JSON lines.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::Options;
 use coordination::wire::{Hint, Source};

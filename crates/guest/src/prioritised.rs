@@ -3,8 +3,7 @@
 //! The original attributes are in a file in /run before a task is raised. The agent restores the tasks when it ends, its guard does
 //! when the agent is killed, and the next agent does what both have left.
 
-use crate::Failure;
-use crate::guarding;
+use crate::failure::Failure;
 use crate::options::Prioritise;
 use sched::Nanos;
 use std::collections::{HashMap, HashSet};
@@ -49,11 +48,7 @@ impl Prioritised {
     pub(crate) fn begin(how: Prioritise) -> Result<Prioritised, Failure> {
         let table = match how {
             Prioritise::None => None,
-            Prioritise::Nice | Prioritise::Fifo => {
-                let table = Table::create(Path::new(DIRECTORY))?;
-                guarding::start()?;
-                Some(table)
-            }
+            Prioritise::Nice | Prioritise::Fifo => Some(Table::create(Path::new(DIRECTORY))?),
         };
         Ok(Prioritised { table, how, raised: HashMap::new(), left: HashSet::new() })
     }

@@ -1,91 +1,17 @@
 //! Conversations of the agent with a host, through a terminal of the kernel in place of a virtio-serial port.
 
+mod host;
+
 use coordination::wire::{FromGuest, FromHost, Hint, Refusal};
-use coordination::{Protocol, Stream};
-use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use host::{Host, WAIT};
 use sched::{CpuId, Nanos};
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::Work;
 use sys::scheduler_trace::SchedulerTrace;
 use sys::{clock, thread};
-
-const WAIT: Nanos = Nanos::s(20);
-
-/// The host's end of a port.
-struct Host {
-    end: File,
-    stream: Stream,
-    unread: Vec<FromGuest>,
-}
-
-impl Host {
-    /// Creates a port, which the agent finds at `path`.
-    fn attach(path: &Path) -> Host {
-        let end = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&end).unwrap();
-        unlockpt(&end).unwrap();
-        let mut mode = tcgetattr(&end).unwrap();
-        mode.make_raw();
-        tcsetattr(&end, OptionalActions::Now, &mode).unwrap();
-        fcntl_setfl(&end, OFlags::NONBLOCK).unwrap();
-        let name = ptsname(&end, Vec::new()).unwrap().into_string().unwrap();
-        let _ = std::fs::remove_file(path);
-        std::os::unix::fs::symlink(name, path).unwrap();
-        Host { end: File::from(end), stream: Stream::default(), unread: Vec::new() }
-    }
-
-    fn say(&mut self, message: FromHost) {
-        self.end.write_all(&message.bytes()).unwrap();
-    }
-
-    fn welcome(&mut self) {
-        let (budget, window) = (Nanos::ms(30), Nanos::ms(100));
-        self.say(FromHost::Welcome { version: 1, protocol: Protocol::S0, budget, window });
-    }
-
-    /// Waits for a message that `found` accepts.
-    fn hear<T>(&mut self, mut found: impl FnMut(FromGuest) -> Option<T>) -> T {
-        let end = clock::now() + WAIT;
-        loop {
-            if !self.unread.is_empty() {
-                match found(self.unread.remove(0)) {
-                    Some(it) => return it,
-                    None => continue,
-                }
-            }
-            assert!(clock::now() < end, "the agent does not say it");
-            let mut piece = [0; 4096];
-            match self.end.read(&mut piece) {
-                Ok(length) => {
-                    let unread = &mut self.unread;
-                    self.stream.read(&piece[..length], FromGuest::read, |message| unread.push(message));
-                }
-                // A terminal that no process has opened gives an error, too.
-                Err(_) => clock::sleep(Nanos::ms(1)),
-            }
-        }
-    }
-
-    fn hear_hello(&mut self) -> u16 {
-        self.hear(|message| match message {
-            FromGuest::Hello { vcpus, versions: (1, 1), .. } => Some(vcpus),
-            _ => None,
-        })
-    }
-
-    fn hear_hint(&mut self, found: impl Fn(&Hint) -> bool) -> Hint {
-        self.hear(|message| match message {
-            FromGuest::Hint(hint) if found(&hint) => Some(hint),
-            _ => None,
-        })
-    }
-}
 
 /// An agent, which is killed at the end of the test.
 struct Agent(Child);

@@ -211,6 +211,26 @@ mod tests {
     }
 
     #[test]
+    fn the_package_of_the_agent_has_the_program_and_the_unit_and_needs_no_other_package() {
+        if let Err(reason) = component::cargo_deb().map(drop).and_then(|()| component::systemd()) {
+            return eprintln!("SKIPPED: {reason}");
+        }
+        let (programs, _in_use) = Programs::stand_in().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let package = programs.pack_agent(Target { version: "0.0.1", folder: folder.path() }).unwrap();
+        let depends = output(Command::new("dpkg-deb").arg("--field").arg(&package.path).arg("Depends")).unwrap();
+        assert_eq!(depends.trim(), "");
+        let (_place, root) = empty();
+        root.install(&package).unwrap();
+        let unit = "usr/lib/systemd/system/tactus-guest.service";
+        for file in ["usr/bin/tactus-guest", unit, "usr/share/doc/tactus-guest/copyright"] {
+            assert!(root.has(file), "{file}");
+        }
+        root.dpkg(&["--purge", "tactus-guest"]).unwrap();
+        assert!(!root.has("usr/bin/tactus-guest") && !root.has(unit));
+    }
+
+    #[test]
     fn the_package_of_the_scheduler_has_the_program_and_the_drop_in_and_needs_that_of_the_service() {
         if let Err(reason) = component::cargo_deb().map(drop).and_then(|()| component::systemd()) {
             return eprintln!("SKIPPED: {reason}");

@@ -7,7 +7,7 @@ mod units;
 
 use crate::component;
 use crate::page;
-use crate::program::{TACTUS, TACTUS_SCX};
+use crate::program::{TACTUS, TACTUS_GUEST, TACTUS_SCX};
 use crate::root::{done, root};
 use anyhow::Result;
 use clap::Args;
@@ -25,6 +25,9 @@ pub(crate) struct Deb {
     /// Make the package tactus-scx, too, which needs clang and libelf.
     #[arg(long)]
     scx: bool,
+    /// Make the package tactus-guest, too: the agent for guests.
+    #[arg(long)]
+    guest: bool,
     /// Profile of cargo in which the programs are built.
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
@@ -44,6 +47,11 @@ pub(crate) fn run(deb: &Deb) -> Result<ExitCode> {
         component::bpf().map_err(anyhow::Error::msg)?;
         programs.add_scheduler(&TACTUS_SCX.build_in(&deb.profile)?)?;
         let package = programs.pack_scheduler(Target { version: env!("CARGO_PKG_VERSION"), folder: &folder })?;
+        println!("{}: {:.1} MB", shown(&package), megabytes(&package)?);
+    }
+    if deb.guest {
+        programs.add_agent(&TACTUS_GUEST.build_static()?)?;
+        let package = programs.pack_agent(Target { version: env!("CARGO_PKG_VERSION"), folder: &folder })?;
         println!("{}: {:.1} MB", shown(&package), megabytes(&package)?);
     }
     if deb.check {

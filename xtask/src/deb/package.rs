@@ -59,6 +59,11 @@ impl Programs {
         done(Command::new("objcopy").arg("--strip-unneeded").arg(program).arg(self.folder.join("tactus-scx")))
     }
 
+    /// Adds `program`, a build of `tactus-guest`, which guests install.
+    pub(super) fn add_agent(&self, program: &Path) -> Result<()> {
+        done(Command::new("objcopy").arg("--strip-unneeded").arg(program).arg(self.folder.join("tactus-guest")))
+    }
+
     /// Makes the package of the service with cargo-deb.
     pub(super) fn pack(&self, target: Target<'_>) -> Result<Package> {
         self.pack_crate(("cli", "tactus", "changelog"), target)
@@ -67,6 +72,11 @@ impl Programs {
     /// Makes the package of `tactus-scx` with cargo-deb.
     pub(super) fn pack_scheduler(&self, target: Target<'_>) -> Result<Package> {
         self.pack_crate(("scx", "tactus-scx", "changelog-scx"), target)
+    }
+
+    /// Makes the package of `tactus-guest` with cargo-deb.
+    pub(super) fn pack_agent(&self, target: Target<'_>) -> Result<Package> {
+        self.pack_crate(("guest", "tactus-guest", "changelog-guest"), target)
     }
 
     /// Makes the package `name` of a crate, whose manifest names this file with the changelog.
@@ -113,7 +123,8 @@ impl Programs {
         let folder = root().join(FOLDER);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("man"))?;
-        for name in ["tactus", "tactus-scx", "man/tactus.1", "tactus.bash", "tactus.zsh", "tactus.fish"] {
+        for name in ["tactus", "tactus-scx", "tactus-guest", "man/tactus.1", "tactus.bash", "tactus.zsh", "tactus.fish"]
+        {
             fs::write(folder.join(name), "#!/bin/sh\n")?;
         }
         Ok((Programs { folder }, in_use))

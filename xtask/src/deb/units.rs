@@ -74,6 +74,19 @@ fn the_sandboxes_of_the_units_are_as_tight_as_promised() {
     assert_eq!(exposure("no rating"), None);
 }
 
+#[test]
+fn the_unit_of_the_agent_in_a_guest_is_sound_and_has_few_rights() {
+    if let Err(reason) = component::systemd() {
+        return eprintln!("SKIPPED: {reason}");
+    }
+    let unit = fs::read_to_string(root().join("packaging/guest/tactus-guest.service")).unwrap();
+    let program = std::env::current_exe().unwrap().display().to_string();
+    let runnable = unit.replace("/usr/bin/tactus-guest", &program);
+    assert_eq!(verify(&[("tactus-guest.service", runnable)]), "");
+    let found = security("tactus-guest.service", unit);
+    assert!(found <= 50, "it has an exposure of {found} tenths");
+}
+
 /// Returns the unit of the core with the drop-in of the package tactus-scx.
 fn core_with_scheduler() -> String {
     let drop_in = fs::read_to_string(root().join("packaging/scx/sched-ext.conf")).unwrap();

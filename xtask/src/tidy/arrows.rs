@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("port", &["orders", "policies", "sched"]),
     ("coordination", &["sched"]),
     ("sys", &["sched"]),
+    ("guest", &["coordination", "sched", "sys"]),
     ("trace", &["sched"]),
     ("sim", &["coordination", "sched", "trace"]),
     ("input", &["sched"]),

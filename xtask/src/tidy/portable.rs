@@ -17,6 +17,7 @@ const SYSTEM_CRATES: &[&str] = &[
     "conformance",
     "daemon",
     "fuzz",
+    "guest",
     "lab",
     "page",
     "port",

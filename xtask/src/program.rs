@@ -50,6 +50,8 @@ pub(crate) const BPF: &str = "scx/bpf";
 pub(crate) const TACTUS_SCX: Program = Program { kind: "--bin", name: "tactus-scx", feature: Some(BPF) };
 /// The agent of a guest.
 pub(crate) const TACTUS_GUEST: Program = Program { kind: "--bin", name: "tactus-guest", feature: None };
+/// The load of the agent in its guest.
+pub(crate) const AGENT_LOAD: Program = Program { kind: "--example", name: "agent-load", feature: None };
 /// The trials of `tactus-scx`.
 pub(crate) const TRIALS: Program = Program { kind: "--example", name: "trials", feature: Some(BPF) };
 

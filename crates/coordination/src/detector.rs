@@ -51,6 +51,29 @@ struct Task {
     urgent: bool,
 }
 
+impl Task {
+    fn new(rule: Rule, id: EntityId) -> Task {
+        let rule_state = match rule {
+            Rule::Class | Rule::Bmq => RuleState::Nothing,
+            Rule::Cfs => RuleState::AtWakeUp(false),
+            Rule::Bfs => RuleState::Deadline(None),
+            Rule::Ule => RuleState::Ule(Ule::default()),
+            Rule::Lavd => RuleState::Lavd(Lavd::default()),
+            Rule::Ewma => RuleState::Ewma(Ewma::default()),
+        };
+        Task {
+            id,
+            runnable: false,
+            blocked: None,
+            burst_start: Nanos::ZERO,
+            accounted: Nanos::ZERO,
+            parent: None,
+            rule_state,
+            urgent: false,
+        }
+    }
+}
+
 /// The urgent tasks of a guest.
 #[derive(Debug)]
 pub struct Detector {
@@ -108,29 +131,12 @@ impl Detector {
         if self.tasks.len() <= e.index() {
             self.tasks.resize(e.index() + 1, None);
         }
-        let rule_state = match self.rule {
-            Rule::Class | Rule::Bmq => RuleState::Nothing,
-            Rule::Cfs => RuleState::AtWakeUp(false),
-            Rule::Bfs => RuleState::Deadline(None),
-            Rule::Ule => RuleState::Ule(Ule::default()),
-            Rule::Lavd => RuleState::Lavd(Lavd::default()),
-            Rule::Ewma => RuleState::Ewma(Ewma::default()),
-        };
-        let new = Task {
-            id: e,
-            runnable: false,
-            blocked: None,
-            burst_start: Nanos::ZERO,
-            accounted: Nanos::ZERO,
-            parent: None,
-            rule_state,
-            urgent: false,
-        };
-        let task = self.tasks[e.index()].get_or_insert(new);
-        if task.id != e {
-            *task = new;
+        let rule = self.rule;
+        let task = &mut self.tasks[e.index()];
+        if task.is_none_or(|task| task.id != e) {
+            *task = Some(Task::new(rule, e));
         }
-        task
+        task.as_mut().expect("it is there now")
     }
 
     // ---- Events ----

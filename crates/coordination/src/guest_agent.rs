@@ -5,7 +5,7 @@ use crate::kernel::Kernel;
 use crate::traced_kernel::{Traced, TracedKernel};
 use crate::wire::{Hint, Source, Sources};
 use crate::{Coordination, GuestChoice};
-use sched::{CpuId, Instant};
+use sched::{CpuId, EntityId, Instant};
 
 /// What was last published about a vCPU.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +46,10 @@ impl GuestAgent {
     /// Reviews the running tasks at a tick: the burst of a task may have become too long.
     pub fn review(&mut self, at: Instant) {
         self.kernel.advance(at);
-        let running = (0..self.kernel.cpus()).filter_map(|cpu| self.kernel.running(CpuId::new(cpu)));
-        for task in running.collect::<Vec<_>>() {
-            self.detector.review(&self.kernel, task);
+        for cpu in 0..self.kernel.cpus() {
+            if let Some(task) = self.kernel.running(CpuId::new(cpu)) {
+                self.detector.review(&self.kernel, task);
+            }
         }
     }
 
@@ -85,12 +86,12 @@ impl GuestAgent {
     /// Returns what there is to publish about a vCPU.
     fn present(&self, cpu: CpuId) -> Published {
         let choice = self.detector.choice(&self.kernel, &self.with, cpu, false);
-        let asleep = || {
-            let sleepers = self.detector.asleep();
-            sleepers.filter(|&task| self.kernel.has(task) && self.kernel.last_cpu(task) == cpu)
-        };
-        let expiry = asleep().filter_map(|task| self.kernel.expiry(task)).min();
-        let of_devices = asleep().fold(Sources::default(), |all, task| all.or(self.kernel.sources(task)));
+        let (mut expiry, mut of_devices) = (None, Sources::default());
+        let is_here = |task: &EntityId| self.kernel.has(*task) && self.kernel.last_cpu(*task) == cpu;
+        for task in self.detector.asleep().filter(is_here) {
+            expiry = expiry.into_iter().chain(self.kernel.expiry(task)).min();
+            of_devices = of_devices.or(self.kernel.sources(task));
+        }
         let sources = if expiry.is_some() { of_devices.with(Source::Timer) } else { of_devices };
         Published { number: 0, choice, expiry, sources }
     }

@@ -3,8 +3,8 @@
 use crate::detector::Note;
 use crate::kernel::Kernel;
 use crate::wire::{Source, Sources};
+use rustc_hash::FxHashMap;
 use sched::{Class, CpuId, EntityId, Instant, Nanos, Params, Position, Wake, Weight};
-use std::collections::HashMap;
 
 /// The tid of the idle tasks.
 const IDLE: u32 = 0;
@@ -98,7 +98,7 @@ pub struct TracedKernel {
     now: Instant,
     /// The tasks by index, and their indices by tid.
     tasks: Vec<Option<Task>>,
-    indices: HashMap<u32, usize>,
+    indices: FxHashMap<u32, usize>,
     /// Indices without a task, and the generation of the next task at each index.
     free: Vec<usize>,
     generations: Vec<u32>,
@@ -112,7 +112,7 @@ impl TracedKernel {
         TracedKernel {
             now: Instant::ZERO,
             tasks: Vec::new(),
-            indices: HashMap::new(),
+            indices: FxHashMap::default(),
             free: Vec::new(),
             generations: Vec::new(),
             running: vec![None; cpus],
@@ -193,14 +193,22 @@ impl TracedKernel {
 
     /// Returns the task with this tid, which exists from now on.
     fn task(&mut self, tid: u32) -> &mut Task {
-        let known = self.indices.get(&tid).copied();
-        let index = known.or_else(|| self.free.pop()).unwrap_or_else(|| {
+        let index = match self.indices.get(&tid) {
+            Some(&known) => known,
+            None => self.begin(tid),
+        };
+        self.tasks[index].as_mut().expect("an index has a task")
+    }
+
+    /// Adds a task, and returns its index.
+    fn begin(&mut self, tid: u32) -> usize {
+        let index = self.free.pop().unwrap_or_else(|| {
             self.tasks.push(None);
             self.generations.push(0);
             self.tasks.len() - 1
         });
         self.indices.insert(tid, index);
-        let new = Task {
+        self.tasks[index] = Some(Task {
             id: EntityId::new(u32::try_from(index).expect("tids have 32 bits"), self.generations[index]),
             tid,
             params: Params::default(),
@@ -210,8 +218,8 @@ impl TracedKernel {
             charged: Nanos::ZERO,
             expiry: None,
             sources: Sources::default(),
-        };
-        self.tasks[index].get_or_insert(new)
+        });
+        index
     }
 
     /// Stops the task that runs on `cpu`, which waits from now on.

@@ -52,7 +52,7 @@ impl Follower {
             last: vec![[None; 2]; count],
             prioritised,
             records: Vec::new(),
-            pace: Pace { most_percent: options.cpu_most, next: Instant::ZERO },
+            pace: Pace::new(options.cpu_most),
             refreshed: Instant::ZERO,
         };
         follower.refresh(clock::now());
@@ -61,14 +61,14 @@ impl Follower {
 
     /// Adds the descriptors that become readable when there is something to do.
     pub(crate) fn add_to(&self, waiting: &Waiting, number: u64) -> Result<(), Failure> {
-        self.trace.descriptors().try_for_each(|descriptor| waiting.add(descriptor, number))?;
+        // A turn reads all records.
+        self.trace.descriptors().try_for_each(|descriptor| waiting.add_edges(descriptor, number))?;
         Ok(())
     }
 
     /// Returns the instant of the next [`turn`](Follower::turn) if nothing happens until then.
     pub(crate) fn next(&self) -> Instant {
-        let pause = if self.agent.runs_urgent() { REVIEW } else { REFRESH };
-        clock::now().saturating_add(pause)
+        if self.agent.runs_urgent() { clock::now().saturating_add(REVIEW) } else { Instant::NEVER }
     }
 
     /// Returns the number of records that were lost because they were not read in time.
@@ -78,22 +78,24 @@ impl Follower {
 
     /// Reads the trace, and passes the hints that follow to `publish`. Waits first if the agent has used its share of a CPU.
     pub(crate) fn turn(&mut self, publish: impl FnMut(Hint)) {
-        clock::sleep_until(self.pace.next);
-        let (begin, used) = (clock::now(), clock::thread_time());
+        if clock::now() < self.pace.next() {
+            clock::sleep_until(self.pace.next());
+        }
+        let begin = clock::now();
+        self.pace.begin(begin);
         let mut records = std::mem::take(&mut self.records);
         self.trace.read(&mut records);
         for record in records.drain(..) {
             self.process(record);
         }
         self.records = records;
-        let now = clock::now();
-        self.agent.review(now);
+        self.agent.review(begin);
         self.agent.publish(publish);
         self.prioritised.follow(self.agent.urgent());
-        if self.refreshed.saturating_add(REFRESH) <= now {
-            self.refresh(now);
+        if self.refreshed.saturating_add(REFRESH) <= begin {
+            self.refresh(begin);
+            self.pace.adapt(clock::thread_time());
         }
-        self.pace.worked(begin, clock::thread_time().saturating_sub(used));
     }
 
     fn refresh(&mut self, now: Instant) {
@@ -160,18 +162,37 @@ impl Follower {
     }
 }
 
-/// Limits the CPU time of the agent.
+/// Limits the CPU time of the agent: turns have a least interval, in which the mean turn takes the maximum part.
 #[derive(Debug)]
 struct Pace {
     most_percent: u8,
-    /// Instant of the next turn.
-    next: Instant,
+    interval: Nanos,
+    begun: Instant,
+    /// Turns since the interval was adapted, and the CPU time of the agent then.
+    turns: u64,
+    used: Nanos,
 }
 
 impl Pace {
-    /// A turn that began at `begin` has taken this CPU time.
-    fn worked(&mut self, begin: Instant, time: Nanos) {
-        self.next = begin.saturating_add(time.scale(100, u64::from(self.most_percent)));
+    fn new(most_percent: u8) -> Pace {
+        Pace { most_percent, interval: Nanos::ZERO, begun: Instant::ZERO, turns: 0, used: Nanos::ZERO }
+    }
+
+    /// Returns the earliest instant of the next turn.
+    fn next(&self) -> Instant {
+        self.begun.saturating_add(self.interval)
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.begun = now;
+        self.turns += 1;
+    }
+
+    /// Adapts the interval. `used`: CPU time of the agent so far, with its system calls and wake-ups.
+    fn adapt(&mut self, used: Nanos) {
+        let each = used.saturating_sub(self.used).as_ns() / self.turns.max(1);
+        self.interval = Nanos::ns(each * 100 / u64::from(self.most_percent));
+        (self.turns, self.used) = (0, used);
     }
 }
 
@@ -180,12 +201,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_turn_comes_after_the_share_of_the_last_one() {
-        let mut pace = Pace { most_percent: 10, next: Instant::ZERO };
-        pace.worked(Instant::at_ns(1_000), Nanos::ns(300));
-        assert_eq!(pace.next, Instant::at_ns(4_000));
-        pace.most_percent = 100;
-        pace.worked(Instant::at_ns(1_000), Nanos::ns(300));
-        assert_eq!(pace.next, Instant::at_ns(1_300));
+    fn turns_are_as_far_apart_as_their_cpu_time_demands() {
+        let mut pace = Pace::new(5);
+        pace.begin(Instant::at_ns(1_000));
+        assert_eq!(pace.next(), Instant::at_ns(1_000), "nothing is known of their CPU time");
+        for at in 2..=10 {
+            pace.begin(Instant::at_ns(at * 1_000));
+        }
+        pace.adapt(Nanos::ns(300));
+        assert_eq!(pace.next(), Instant::at_ns(10_600), "a turn took 30 ns");
+        pace.begin(Instant::at_ns(20_000));
+        pace.adapt(Nanos::ns(310));
+        assert_eq!(pace.next(), Instant::at_ns(20_200));
+        pace.adapt(Nanos::ns(310));
+        assert_eq!(pace.next(), Instant::at_ns(20_000), "no turn took any time");
     }
 }

@@ -1,8 +1,8 @@
 //! [`Tasks`]: what the trace does not say about tasks: their class, nice value and affinity, and whether they are threads of the kernel.
 
 use coordination::Traced;
+use rustc_hash::FxHashMap;
 use sched::{Class, CpuSet, RtPriority, Weight};
-use std::collections::HashMap;
 use sys::attributes::{self, Attributes, Policy};
 use sys::{affinity, thread};
 
@@ -28,14 +28,14 @@ struct Known {
 /// no timers of users. While one of them or the agent runs, its CPU counts as idle.
 #[derive(Debug)]
 pub(crate) struct Tasks {
-    known: HashMap<u32, Known>,
+    known: FxHashMap<u32, Known>,
     online: CpuSet,
 }
 
 impl Tasks {
     /// Reads which tasks exist. `agent`: tid of the agent, which is no task: each of its turns would be news.
     pub(crate) fn scan(online: CpuSet, agent: u32) -> Result<Tasks, sys::Error> {
-        let mut tasks = Tasks { known: HashMap::new(), online };
+        let mut tasks = Tasks { known: FxHashMap::default(), online };
         tasks.known.insert(agent, Known { is_apart: true, has_run: false, params: None });
         for tid in thread::all()? {
             tasks.look_up(tid);

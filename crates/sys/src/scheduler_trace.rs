@@ -1,7 +1,7 @@
 //! The trace of the kernel's scheduler: switches, wake-ups, timers of sleeping threads, new and ended threads, and interrupts, by
 //! tracepoints and perf events.
 //!
-//! Each CPU has a ring of records. A record of a thread that blocks wakes the reader. The other records wait for the next
+//! Each CPU has a ring of records. A record of a thread that blocks wakes the reader, except for busy threads of the kernel. The other records wait for the next
 //! one of this kind. The reader's own switches never wake it: each would cause the next one.
 
 mod layout;
@@ -20,6 +20,10 @@ use std::os::fd::AsRawFd;
 
 /// Size of the ring of each CPU in bytes, for about two thousand records.
 const BUFFER: usize = 64 * 4096;
+/// Maximum length of a record that is read. Unit: bytes.
+const RECORD_MOST: usize = 256;
+/// Begins of the names of threads of the kernel that block often, and tell the reader nothing.
+const QUIET: [&str; 3] = ["kworker/", "ksoftirqd/", "rcu_"];
 /// The parts of `prev_state` that are states in which a thread does not wait for a CPU (`TASK_REPORT`,
 /// include/linux/sched.h, v7.2; the next bit is that of a preempted thread).
 const BLOCKED: u64 = 0xff;
@@ -253,18 +257,31 @@ impl SchedulerTrace {
         let begin = records.len();
         for ring in &mut self.rings {
             while let Some(record) = ring.sampler.next_record() {
-                let mut bytes = [0; 256];
-                let copied = record.data().iter().copied().flatten().copied().take(bytes.len());
-                let length = copied.zip(&mut bytes).map(|(byte, place)| *place = byte).count();
+                let mut bytes = [0; RECORD_MOST];
+                let body = whole(record.data(), &mut bytes);
                 match record.ty() {
-                    RECORD_LOST => self.lost += long(&bytes, 8).unwrap_or(0),
-                    RECORD_SAMPLE => records.extend(sample(&self.points, &bytes[..length])),
+                    RECORD_LOST => self.lost += long(body, 8).unwrap_or(0),
+                    RECORD_SAMPLE => records.extend(sample(&self.points, body)),
                     _ => {}
                 }
             }
         }
         records[begin..].sort_by_key(|record| record.at);
     }
+}
+
+/// Returns the body of a record, which is in two parts where the ring ends. Copies the parts to `bytes` then.
+fn whole<'b>(parts: &[&'b [u8]], bytes: &'b mut [u8; RECORD_MOST]) -> &'b [u8] {
+    if let [part] = parts {
+        return part;
+    }
+    let mut length = 0;
+    for part in parts {
+        let taken = part.len().min(bytes.len() - length);
+        bytes[length..][..taken].copy_from_slice(&part[..taken]);
+        length += taken;
+    }
+    &bytes[..length]
 }
 
 /// Parses the body of a sample: instant, CPU, padding, length of the record, and the record.
@@ -287,14 +304,17 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 
 impl Ring {
     fn begin(cpu: CpuId, points: &[Point], timers: &TimerFilter, reader: u32) -> io::Result<Ring> {
-        let wakes = format!("prev_state & {BLOCKED} && prev_pid != 0 && prev_pid != {reader}");
+        let is_loud = |field: &str| QUIET.map(|name| format!("!({field} ~ \"{name}*\")")).join(" && ");
+        let wakes =
+            format!("prev_state & {BLOCKED} && prev_pid != 0 && prev_pid != {reader} && {}", is_loud("prev_comm"));
         let switch = points.iter().find(|point| point.kind == Kind::Switch).expect("it is one of all");
         let mut sampler = filtered(counter(cpu, switch, true)?, &wakes)?.sampled(BUFFER)?;
         let mut others = Vec::new();
         for point in points {
             let counter = counter(cpu, point, false)?;
             let mut counter = match point.kind {
-                Kind::Switch => filtered(counter, &format!("!({wakes})"))?,
+                Kind::Switch => filtered(counter, &format!("!({wakes}) && {}", is_news(reader)))?,
+                Kind::Waking => filtered(counter, &format!("pid != {reader} && {}", is_loud("comm")))?,
                 Kind::Timer => timers.apply(counter)?,
                 Kind::SoftInterrupt => filtered(counter, "vec == 3 || vec == 4")?,
                 _ => counter,
@@ -311,6 +331,12 @@ impl Ring {
     fn refused(cpu: CpuId, error: io::Error) -> Error {
         Error::from(error, format!("trace the scheduler on CPU {cpu}"), "run as root or with CAP_PERFMON")
     }
+}
+
+/// Returns the filter without the switches of the reader that tell nothing: the thread that it preempts goes on afterwards, and between
+/// the reader and the idle thread, no thread runs.
+fn is_news(reader: u32) -> String {
+    format!("!(next_pid == {reader} && !(prev_state & {BLOCKED})) && !(prev_pid == {reader} && next_pid == 0)")
 }
 
 fn counter(cpu: CpuId, point: &Point, wakes: bool) -> io::Result<Counter> {

@@ -3,7 +3,9 @@
 use super::boot::{Ran, System, Time};
 use super::kernel::Kernel;
 use super::peers;
-use crate::program::{MICRO_VM, OPERATOR, PROMISES, Program, SHARES, STORM, TACTUS, TACTUS_SCX, TRIALS};
+use crate::program::{
+    AGENT_LOAD, MICRO_VM, OPERATOR, PROMISES, Program, SHARES, STORM, TACTUS, TACTUS_GUEST, TACTUS_SCX, TRIALS,
+};
 use crate::root::root;
 use clap::Args;
 use serde_json::Value;
@@ -411,6 +413,23 @@ pub(crate) const JOBS: &[Job] = &[
             let options = ["--tactus", "/bin/tactus", "--scheduler", "/bin/tactus-scx", "--rounds", &rounds];
             ["/bin/promises"].into_iter().chain(options).map(String::from).collect()
         },
+        judge: |_, _| Ok(()),
+    },
+    Job {
+        name: "guest-agent",
+        title: "guest-agent: the CPU time of the agent beside a task that wakes 200 and 2,000 times a second",
+        programs: &[TACTUS_GUEST, AGENT_LOAD],
+        has_peers: false,
+        papers: &[],
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Executed,
+        cpus: 1,
+        tries: 1,
+        suite_rounds: None,
+        is_random: false,
+        limit: |_| Duration::from_secs(300),
+        words: |_| ["/bin/agent-load", "/bin/tactus-guest"].map(String::from).to_vec(),
         judge: |_, _| Ok(()),
     },
     Job {

@@ -72,8 +72,8 @@ impl Host {
         }
     }
 
-    /// Returns all messages of this time.
-    pub(crate) fn read_for(&mut self, length: Nanos) -> Vec<FromGuest> {
+    /// Returns all messages of this time, and sleeps for `pause` between reads.
+    pub(crate) fn read_for(&mut self, length: Nanos, pause: Nanos) -> Vec<FromGuest> {
         let end = clock::now() + length;
         let mut all = std::mem::take(&mut self.unread);
         while clock::now() < end {
@@ -81,7 +81,7 @@ impl Host {
             while let Ok(length @ 1..) = self.end.read(&mut piece) {
                 self.stream.read(&piece[..length], FromGuest::read, |message| all.push(message));
             }
-            clock::sleep(Nanos::ms(20));
+            clock::sleep(pause);
         }
         all
     }

@@ -25,6 +25,7 @@ const MOUNTS: &[(&str, &str, bool)] = &[
     ("proc", "/proc", false),
     ("sysfs", "/sys", false),
     ("devtmpfs", "/dev", false),
+    ("devpts", "/dev/pts", true),
     ("tmpfs", "/run", false),
     ("tmpfs", "/tmp", false),
     ("cgroup2", "/sys/fs/cgroup", false),

@@ -426,7 +426,7 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        suite_rounds: None,
+        suite_rounds: Some(1),
         is_random: false,
         limit: |_| Duration::from_secs(300),
         words: |_| ["/bin/agent-load", "/bin/tactus-guest"].map(String::from).to_vec(),

@@ -69,7 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const OUTSIDE: &[(&str, &[&str])] = &[
     ("sched", &[]),
     ("policies", &[]),
-    ("coordination", &["zerocopy"]),
+    ("coordination", &["rustc-hash", "zerocopy"]),
     ("trace", &["hdrhistogram", "prost", "rustc-hash", "serde_json"]),
 ];
 

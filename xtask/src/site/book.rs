@@ -15,6 +15,7 @@ const PARTS: [(&str, &[&str]); 4] = [
             "docs/operate.md",
             "docs/promises.md",
             "docs/sched-ext.md",
+            "docs/coordination.md",
             "docs/scenarios.md",
             "docs/report.md",
             "docs/costs.md",

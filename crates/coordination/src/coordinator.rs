@@ -69,12 +69,9 @@ impl Coordinator {
         let time = now.since(self.accounted_until);
         self.accounted_until = now;
         if !time.is_zero() {
-            for member in self.members.iter_mut().filter(|member| member.runs && member.granted.is_some()) {
-                self.spent += time;
-                self.boosted += time;
-                member.held += time;
-                if member.request.is_some_and(|request| request.locked) {
-                    member.locked += time;
+            for vcpu in 0..self.members.len() {
+                if self.members[vcpu].runs {
+                    self.charge(vcpu, time);
                 }
             }
         }
@@ -82,6 +79,21 @@ impl Coordinator {
         if windows > 0 {
             self.window_start = self.window_start.saturating_add(self.with.window.saturating_mul(windows));
             self.spent = Nanos::ZERO;
+        }
+    }
+
+    /// Counts CPU time that a vCPU has received since the last call, if it is boosted: for a caller that measures this time instead of
+    /// [reporting](Coordinator::set_running) when the vCPU runs.
+    pub fn charge(&mut self, vcpu: usize, time: Nanos) {
+        let member = &mut self.members[vcpu];
+        if member.granted.is_none() {
+            return;
+        }
+        self.spent += time;
+        self.boosted += time;
+        member.held += time;
+        if member.request.is_some_and(|request| request.locked) {
+            member.locked += time;
         }
     }
 
@@ -162,10 +174,19 @@ impl Coordinator {
     /// Returns the next instant at which a boost may change without an event: a limit is reached, the budget is used
     /// up, or the window ends.
     pub fn next(&self) -> Instant {
+        self.next_while(|member| member.runs)
+    }
+
+    /// Returns the same instant if all boosted vCPUs run: for a caller that measures their CPU time.
+    pub fn next_at_most(&self) -> Instant {
+        self.next_while(|_| true)
+    }
+
+    fn next_while(&self, runs: impl Fn(&Member) -> bool) -> Instant {
         let Coordination { budget, window, limit, preempt_limit, .. } = self.with;
         let mut next = Instant::NEVER;
         let mut used = 0;
-        for member in self.members.iter().filter(|member| member.runs && member.granted.is_some()) {
+        for member in self.members.iter().filter(|member| member.granted.is_some() && runs(member)) {
             used += 1;
             next = next.min(self.accounted_until.saturating_add(limit.saturating_sub(member.held)));
             if member.request.is_some_and(|request| request.locked) {

@@ -10,6 +10,7 @@
 //! decisions.
 //! **Boosted time** is CPU time that a vCPU receives while it is boosted. Other entities lose this time.
 
+mod booster;
 mod clock_offset;
 mod coordinator;
 mod detector;
@@ -24,6 +25,7 @@ mod traced_kernel;
 mod ule;
 pub mod wire;
 
+pub use booster::{Booster, EXPIRY, LEAD};
 pub use clock_offset::ClockOffset;
 pub use coordinator::Coordinator;
 pub use detector::{Detector, Note};

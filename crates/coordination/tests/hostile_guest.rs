@@ -1,0 +1,98 @@
+//! Random hints and interrupts, as a hostile guest sends them: its boosts stay within the budget, and none lasts longer than its last
+//! reason permits.
+//!
+//! The environment variables `TACTUS_HINT_SEED` and `TACTUS_HINT_SEEDS` set the first seed and the number of seeds.
+
+use coordination::wire::{FromGuest, Hint, SIZE};
+use coordination::{Booster, Coordination, EXPIRY, Protocol};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use sched::{Instant, Nanos};
+
+const VCPUS: usize = 2;
+/// Steps of a trace, and maximum time between two of them: the host decides at least so often while a vCPU is boosted.
+const STEPS: u32 = 2_000;
+const STEP_MOST: Nanos = Nanos::us(200);
+
+fn below(random: &mut ChaCha8Rng, most: u64) -> u64 {
+    random.next_u64() % most
+}
+
+/// Returns a hint with random fields; `None`: the bytes are no hint.
+fn hint(random: &mut ChaCha8Rng, number: u32) -> Option<Hint> {
+    let mut bytes = [0; SIZE];
+    random.fill_bytes(&mut bytes);
+    bytes[..6].copy_from_slice(b"TcHi\x01\x02");
+    bytes[6] %= VCPUS as u8 + 1;
+    (bytes[7], bytes[14]) = (0, bytes[14] % 99 + 1);
+    bytes[8..12].copy_from_slice(&number.to_le_bytes());
+    // The instants are between zero and some minutes, and the last fields are within their ranges.
+    [21, 22, 23, 29, 30, 31].into_iter().for_each(|at| bytes[at] = 0);
+    bytes[32] %= 32;
+    bytes[33..64].fill(0);
+    bytes[41] = 4;
+    let Ok(FromGuest::Hint(hint)) = FromGuest::read(&bytes) else { return None };
+    Some(hint)
+}
+
+fn keeps(seed: u64) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let (_, protocol) = Protocol::ALL[seed as usize % Protocol::ALL.len()];
+    let with = Coordination { budget: Nanos::ms(3), window: Nanos::ms(20), ..Coordination::new(protocol) };
+    let mut booster = Booster::new(with, VCPUS, Instant::ZERO);
+    let (mut now, mut boosted) = (Instant::ZERO, [false; VCPUS]);
+    let (mut window, mut in_window, mut reason) = (0, Nanos::ZERO, [Instant::ZERO; VCPUS]);
+    let mut hints = 0;
+    for _ in 0..STEPS {
+        let time = Nanos::ns(1 + below(&mut random, STEP_MOST.as_ns()));
+        now = now.saturating_add(time);
+        match below(&mut random, 8) {
+            0..3 => {
+                hints += 1;
+                if let Some(hint) = hint(&mut random, hints) {
+                    booster.receive(hint, now);
+                    reason = [now; VCPUS];
+                }
+            }
+            3 => {
+                booster.interrupt(below(&mut random, VCPUS as u64 + 1) as usize, now);
+                reason = [now; VCPUS];
+            }
+            4 if below(&mut random, 50) == 0 => booster.clear(),
+            5 => booster.record_sleep(below(&mut random, VCPUS as u64) as usize),
+            _ => {}
+        }
+        // A timer of a hint is a reason, too.
+        if booster.next() <= now {
+            reason = [now; VCPUS];
+        }
+        // A boosted vCPU runs all the time.
+        let used = boosted.map(|is_boosted| if is_boosted { time } else { Nanos::ZERO });
+        let number = now.as_ns() / with.window.as_ns();
+        if number != window {
+            (window, in_window) = (number, Nanos::ZERO);
+        }
+        in_window += used.iter().fold(Nanos::ZERO, |sum, time| sum + *time);
+        booster.decide(now, &used, |vcpu, boost| boosted[vcpu] = boost.is_some());
+        let slack = STEP_MOST.saturating_mul(2 * VCPUS as u64);
+        assert!(in_window <= with.budget + slack, "{in_window} are boosted in a window");
+        for vcpu in 0..VCPUS {
+            assert!(!boosted[vcpu] || now < reason[vcpu] + EXPIRY, "vCPU {vcpu} is boosted without a reason");
+        }
+    }
+    assert!(hints > 0);
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("the variable is a number"))
+}
+
+#[test]
+fn a_hostile_guest_stays_within_its_budget() {
+    let (first, count) = (number("TACTUS_HINT_SEED", 1), number("TACTUS_HINT_SEEDS", 300));
+    for seed in first..first + count {
+        let tried = std::panic::catch_unwind(|| keeps(seed));
+        let again = "cargo test -p coordination --test hostile_guest";
+        assert!(tried.is_ok(), "seed {seed}; again: TACTUS_HINT_SEED={seed} TACTUS_HINT_SEEDS=1 {again}");
+    }
+}

@@ -13,6 +13,8 @@ const VCPUS: usize = 2;
 /// Steps of a trace, and maximum time between two of them: the host decides at least so often while a vCPU is boosted.
 const STEPS: u32 = 2_000;
 const STEP_MOST: Nanos = Nanos::us(200);
+/// Steps without an event, at times: longer than a boost lasts.
+const QUIET: u32 = 150;
 
 fn below(random: &mut ChaCha8Rng, most: u64) -> u64 {
     random.next_u64() % most
@@ -38,15 +40,24 @@ fn hint(random: &mut ChaCha8Rng, number: u32) -> Option<Hint> {
 fn keeps(seed: u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (_, protocol) = Protocol::ALL[seed as usize % Protocol::ALL.len()];
-    let with = Coordination { budget: Nanos::ms(3), window: Nanos::ms(20), ..Coordination::new(protocol) };
+    // Without a small budget and a limit, only the time since the last reason ends a boost.
+    let is_tight = seed.is_multiple_of(2);
+    let (budget, limit) = if is_tight { (Nanos::ms(3), Nanos::ms(10)) } else { (Nanos::ms(40), Nanos::ms(90)) };
+    let with = Coordination { budget, limit, window: Nanos::ms(20), ..Coordination::new(protocol) };
     let mut booster = Booster::new(with, VCPUS, Instant::ZERO);
     let (mut now, mut boosted) = (Instant::ZERO, [false; VCPUS]);
     let (mut window, mut in_window, mut reason) = (0, Nanos::ZERO, [Instant::ZERO; VCPUS]);
-    let mut hints = 0;
+    let (mut hints, mut quiet) = (0, 0);
     for _ in 0..STEPS {
         let time = Nanos::ns(1 + below(&mut random, STEP_MOST.as_ns()));
         now = now.saturating_add(time);
+        quiet = match quiet {
+            0 if below(&mut random, 200) == 0 => QUIET,
+            0 => 0,
+            steps => steps - 1,
+        };
         match below(&mut random, 8) {
+            _ if quiet > 0 => {}
             0..3 => {
                 hints += 1;
                 if let Some(hint) = hint(&mut random, hints) {

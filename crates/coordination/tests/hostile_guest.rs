@@ -47,7 +47,7 @@ fn keeps(seed: u64) {
     let mut booster = Booster::new(with, VCPUS, Instant::ZERO);
     let (mut now, mut boosted) = (Instant::ZERO, [false; VCPUS]);
     let (mut window, mut in_window, mut reason) = (0, Nanos::ZERO, [Instant::ZERO; VCPUS]);
-    let (mut hints, mut quiet) = (0, 0);
+    let (mut hints, mut quiet, mut has_timer) = (0, 0, false);
     for _ in 0..STEPS {
         let time = Nanos::ns(1 + below(&mut random, STEP_MOST.as_ns()));
         now = now.saturating_add(time);
@@ -61,6 +61,7 @@ fn keeps(seed: u64) {
             0..3 => {
                 hints += 1;
                 if let Some(hint) = hint(&mut random, hints) {
+                    has_timer |= hint.expiry.is_some();
                     booster.receive(hint, now);
                     reason = [now; VCPUS];
                 }
@@ -73,8 +74,8 @@ fn keeps(seed: u64) {
             5 => booster.record_sleep(below(&mut random, VCPUS as u64) as usize),
             _ => {}
         }
-        // A timer of a hint is a reason, too.
-        if booster.next() <= now {
+        // An announced timer is a reason, too, once.
+        if booster.next() <= now && std::mem::take(&mut has_timer) {
             reason = [now; VCPUS];
         }
         // A boosted vCPU runs all the time.

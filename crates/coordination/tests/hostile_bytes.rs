@@ -1,11 +1,11 @@
 //! Random bytes at both ends of a channel: intact messages, truncated and changed ones, and noise.
-//!
-//! The environment variables `TACTUS_HINT_SEED` and `TACTUS_HINT_SEEDS` set the first seed and the number of seeds.
+
+mod seeds;
 
 use coordination::wire::{FromGuest, FromHost, Hint, MAGIC, Malformed, SIZE, Sources, VERSION};
 use coordination::{GuestChoice, Inbox, Stream};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::RngCore;
 use sched::Instant;
 
 /// Number of vCPUs of the guest.
@@ -96,21 +96,10 @@ fn stream_goes_on(random: &mut ChaCha8Rng) {
     assert!((0..VCPUS).filter_map(|vcpu| inbox.latest(vcpu)).all(|hint| usize::from(hint.vcpu) < VCPUS));
 }
 
-/// Returns the number in an environment variable.
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect("the variable is a number"))
-}
-
 #[test]
 fn hostile_bytes_do_no_harm() {
-    let (first, count) = (number("TACTUS_HINT_SEED", 1), number("TACTUS_HINT_SEEDS", 50_000));
-    for seed in first..first + count {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            is_written_as_read(&nearly(&mut random));
-            stream_goes_on(&mut random);
-        }));
-        let again = "cargo test -p coordination --test hostile_bytes";
-        assert!(tried.is_ok(), "seed {seed}; again: TACTUS_HINT_SEED={seed} TACTUS_HINT_SEEDS=1 {again}");
-    }
+    seeds::each("hostile_bytes", 50_000, |_, random| {
+        is_written_as_read(&nearly(random));
+        stream_goes_on(random);
+    });
 }

@@ -1,12 +1,12 @@
 //! Random hints and interrupts, as a hostile guest sends them: its boosts stay within the budget, and none lasts longer than its last
 //! reason permits.
-//!
-//! The environment variables `TACTUS_HINT_SEED` and `TACTUS_HINT_SEEDS` set the first seed and the number of seeds.
+
+mod seeds;
 
 use coordination::wire::{FromGuest, Hint, SIZE};
 use coordination::{Booster, Coordination, EXPIRY, Protocol};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::RngCore;
 use sched::{Instant, Nanos};
 
 const VCPUS: usize = 2;
@@ -37,8 +37,7 @@ fn hint(random: &mut ChaCha8Rng, number: u32) -> Option<Hint> {
     Some(hint)
 }
 
-fn keeps(seed: u64) {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
+fn keeps(seed: u64, random: &mut ChaCha8Rng) {
     let (_, protocol) = Protocol::ALL[seed as usize % Protocol::ALL.len()];
     // Without a small budget and a limit, only the time since the last reason ends a boost.
     let is_tight = seed.is_multiple_of(2);
@@ -49,29 +48,29 @@ fn keeps(seed: u64) {
     let (mut window, mut in_window, mut reason) = (0, Nanos::ZERO, [Instant::ZERO; VCPUS]);
     let (mut hints, mut quiet, mut has_timer) = (0, 0, false);
     for _ in 0..STEPS {
-        let time = Nanos::ns(1 + below(&mut random, STEP_MOST.as_ns()));
+        let time = Nanos::ns(1 + below(random, STEP_MOST.as_ns()));
         now = now.saturating_add(time);
         quiet = match quiet {
-            0 if below(&mut random, 200) == 0 => QUIET,
+            0 if below(random, 200) == 0 => QUIET,
             0 => 0,
             steps => steps - 1,
         };
-        match below(&mut random, 8) {
+        match below(random, 8) {
             _ if quiet > 0 => {}
             0..3 => {
                 hints += 1;
-                if let Some(hint) = hint(&mut random, hints) {
+                if let Some(hint) = hint(random, hints) {
                     has_timer |= hint.expiry.is_some();
                     booster.receive(hint, now);
                     reason = [now; VCPUS];
                 }
             }
             3 => {
-                booster.interrupt(below(&mut random, VCPUS as u64 + 1) as usize, now);
+                booster.interrupt(below(random, VCPUS as u64 + 1) as usize, now);
                 reason = [now; VCPUS];
             }
-            4 if below(&mut random, 50) == 0 => booster.clear(),
-            5 => booster.record_sleep(below(&mut random, VCPUS as u64) as usize),
+            4 if below(random, 50) == 0 => booster.clear(),
+            5 => booster.record_sleep(below(random, VCPUS as u64) as usize),
             _ => {}
         }
         // An announced timer is a reason, too, once.
@@ -95,16 +94,7 @@ fn keeps(seed: u64) {
     assert!(hints > 0);
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect("the variable is a number"))
-}
-
 #[test]
 fn a_hostile_guest_stays_within_its_budget() {
-    let (first, count) = (number("TACTUS_HINT_SEED", 1), number("TACTUS_HINT_SEEDS", 300));
-    for seed in first..first + count {
-        let tried = std::panic::catch_unwind(|| keeps(seed));
-        let again = "cargo test -p coordination --test hostile_guest";
-        assert!(tried.is_ok(), "seed {seed}; again: TACTUS_HINT_SEED={seed} TACTUS_HINT_SEEDS=1 {again}");
-    }
+    seeds::each("hostile_guest", 300, keeps);
 }

@@ -4,9 +4,10 @@
 //! endanger promises. [`doctor`] tries every enforcement mechanism on child processes. [`interfering`] finds threads of other programs
 //! that run above the clients. [`lateness`] measures the delay
 //! of timer wake-ups. [`processes`] starts the processes of a live run. [`kernel`] is the interface to a kernel;
-//! [`linux`] implements this interface for this host, and crate `simhost` in virtual time.
+//! [`linux`] implements this interface for this host, and crate `simhost` in virtual time. [`boosts`] boosts vCPUs by hints of their guests.
 
 mod affinity;
+pub mod boosts;
 pub mod directory;
 pub mod dispatch;
 pub mod doctor;

@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("report", &["coordination", "input", "measure", "run", "scenario", "sched", "sim", "trace", "workloads"]),
     ("lab", &["input", "measure", "report", "run", "scenario", "sched", "sim", "trace"]),
     ("orders", &["sched"]),
-    ("daemon", &["measure", "orders", "sched", "sys", "trace"]),
+    ("daemon", &["coordination", "measure", "orders", "sched", "sys", "trace"]),
     ("certs", &[]),
     ("api", &["certs"]),
     ("page", &["api", "sched"]),

@@ -1,7 +1,7 @@
 //! The reference: SCHED_DEADLINE, on a CPU of the kernel's choice, beside two hogs per CPU.
 
 use crate::received::Received;
-use crate::watched::{Tally, judge_any_phase, record, watch};
+use crate::watched::{RECORDER, Tally, judge_any_phase, record, watch};
 use crate::{Promise, hogs};
 use sched::{CpuSet, Nanos};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<(Tally, f64), S
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let recorder = scope.spawn(|| {
-            let _ = attributes::apply(thread::current(), Attributes::raised(1));
+            let _ = attributes::apply(thread::current(), Attributes::raised(RECORDER));
             record(switches, &over)
         });
         let Promise { period, slice } = promise;

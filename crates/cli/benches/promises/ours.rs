@@ -2,7 +2,7 @@
 
 use crate::expense::Expense;
 use crate::received::Received;
-use crate::watched::{judge, judge_any_phase, record, watch};
+use crate::watched::{RECORDER, judge, judge_any_phase, record, watch};
 use crate::witness::Witness;
 use crate::{Cost, Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
@@ -85,7 +85,7 @@ pub(crate) fn measure(
     let over = AtomicBool::new(false);
     let played = std::thread::scope(|scope| {
         let recorder = scope.spawn(|| {
-            let _ = attributes::apply(thread::current(), Attributes::raised(1));
+            let _ = attributes::apply(thread::current(), Attributes::raised(RECORDER));
             record(switches, &over)
         });
         let played = live::serve(&setup(scheduler)?, |front| {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock;
 use sys::switches::{Record, Switches, Turn, Wake};
 
+/// Priority of the recorder, above that of the agents: with short periods on a slow CPU, they and their client leave no time for others.
+pub(crate) const RECORDER: u32 = 99;
 /// Number of phases that are tried, for each part of the period that is as long as the slice. With the next phase, a fourth of a
 /// hundredth of the slice is in another period.
 ///

@@ -4,7 +4,7 @@ use crate::Line;
 use crate::core::{self, program_of};
 use crate::load::{Load, hogs};
 use crate::scheduler::scheduler_ends_within;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fuzz::Dice;
 use sched::Nanos;
 use std::io::{BufRead, Write};
@@ -88,7 +88,8 @@ fn fault(line: &Line, is_kill: bool, delay: Nanos) -> Result<String> {
     let mut core = core::start(line, pid, &["--slice", "5ms", "--period", "10ms"])?;
     let load = Load::start()?;
     clock::sleep(delay);
-    let program = Process::open(program_of(core.pid()).context("the core has a tactus-scx")?)?;
+    let Some(program) = program_of(core.pid()) else { bail!("the core has no tactus-scx: {}", core.end()?) };
+    let program = Process::open(program)?;
     let mut outcome = String::new();
     if is_kill {
         program.kill()?;

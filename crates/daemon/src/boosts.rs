@@ -121,9 +121,10 @@ pub fn serve(port: UnixStream, threads: &VmThreads, with: Coordination, end: &Be
     let donors = Donors::begin(threads)?;
     let (alarm, over) = (Timer::new()?, AtomicBool::new(false));
     let tids = donors.tids();
-    let served = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let watcher = std::thread::Builder::new().name("tactus-lapse".to_string());
         let watching = watcher.spawn_scoped(scope, || watch(&alarm, &over, &tids, priority + 3));
+        watching.map_err(|source| Error::Call { what: "start a watcher".to_string(), source })?;
         let served = attributes::set(thread::current(), Attributes::raised(priority + 2)).and_then(|()| {
             let vcpus = donors.vcpus.len();
             let mut hearing = Hearing {
@@ -142,11 +143,9 @@ pub fn serve(port: UnixStream, threads: &VmThreads, with: Coordination, end: &Be
         });
         over.store(true, Ordering::Release);
         // The watcher ends at its next alarm.
-        let _ = alarm.set(clock::now());
-        drop(watching);
+        alarm.set(clock::now())?;
         served
-    });
-    served
+    })
 }
 
 /// Returns the real-time priority of a boost, with room for those above it.

@@ -6,6 +6,7 @@ use daemon::boosts::{Boosted, VmThreads, serve};
 use sched::{Class, CpuSet, Instant, Nanos, RtPriority};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
 use sys::event::Bell;
@@ -17,6 +18,10 @@ const PRIORITY: u8 = 8;
 /// Its effective priority, and that of the main loop, in /proc/TID/stat.
 const BOOSTED: i32 = -1 - PRIORITY as i32;
 const CARRIES: i32 = BOOSTED - 1;
+/// Priority of the observer: a boost is shorter than an ordinary thread may wait for a CPU.
+const OBSERVER: u32 = 50;
+/// The vCPUs of both tests are on one CPU, at one priority.
+static CPU: Mutex<()> = Mutex::new(());
 /// Maximum time until a change is seen on a busy host.
 const SEEN: Nanos = Nanos::ms(500);
 
@@ -72,15 +77,19 @@ fn hint(number: u32, is_urgent: bool, expiry: Option<Instant>) -> FromGuest {
 
 /// Serves the port of a VM while `act` speaks for its agent. `None`: this process may not use real-time priorities.
 fn served(budget: Nanos, act: impl FnOnce(&Vm, &mut UnixStream)) -> Option<Boosted> {
+    let _alone = CPU.lock().unwrap_or_else(PoisonError::into_inner);
     let trial = Child::start(Work::Sleep).unwrap();
     if let Err(refused) = attributes::set(trial.pid(), Attributes::of(Policy::Fifo { priority: 1 })) {
         eprintln!("SKIPPED: {refused}");
         return None;
     }
     let (vm, (ours, mut theirs), end) = (Vm::start(), UnixStream::pair().unwrap(), Bell::new().unwrap());
+    let before = attributes::get(thread::current()).unwrap();
     let found = std::thread::scope(|scope| {
         let serving = scope.spawn(|| serve(ours, &vm.threads, with(budget), &end).unwrap());
+        attributes::set(thread::current(), Attributes::raised(OBSERVER)).unwrap();
         let acted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&vm, &mut theirs)));
+        attributes::set(thread::current(), before).unwrap();
         end.ring();
         let found = serving.join().unwrap();
         acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

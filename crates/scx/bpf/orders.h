@@ -126,8 +126,10 @@ static void begin_membership(struct task_struct *p, struct promise *promise, str
 		report(p, EVENT_WAKE, -1, 0, now);
 	if (thread->on < 0)
 		return;
-	/* It may have begun to run after `now`. */
+	/* It may have begun to run after `now`, and may stop before it is charged. */
 	begin_charge(thread->promise, promise, p, thread->on, bpf_ktime_get_ns());
+	if (thread->on < 0)
+		end_charge(thread->promise, promise, p->pid, bpf_ktime_get_ns());
 	if (is_observed)
 		report(p, EVENT_RUN, thread->on, 0, now);
 }

@@ -132,6 +132,8 @@ fn serve_once(shared: &Shared<'_>, program: &Path) -> std::result::Result<(), En
         }
     };
     let served = pass_on(shared, &mut scheduler);
+    // A ring would end each wait for the last report.
+    let _ = scheduler.waiting.remove(&shared.kernel_bell);
     // The agents dispatch before the program ends, which may take long.
     let call = at_agent_priority(|| shared.lock().end_in_kernel());
     shared.call(&call);

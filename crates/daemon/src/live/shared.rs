@@ -190,6 +190,7 @@ impl<'k> Shared<'k> {
         self.over.store(true, Ordering::Release);
         self.channels.iter().for_each(Channel::call);
         self.keeper_bell.ring();
+        self.kernel_bell.ring();
         self.notification.ring();
     }
 }

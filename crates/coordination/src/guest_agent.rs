@@ -89,7 +89,9 @@ impl GuestAgent {
         let (mut expiry, mut of_devices) = (None, Sources::default());
         let is_here = |task: &EntityId| self.kernel.has(*task) && self.kernel.last_cpu(*task) == cpu;
         for task in self.detector.asleep().filter(is_here) {
-            expiry = expiry.into_iter().chain(self.kernel.expiry(task)).min();
+            // A timer that has expired without a wake-up hides no later one.
+            let ahead = self.kernel.expiry(task).filter(|&expiry| expiry > self.kernel.now());
+            expiry = expiry.into_iter().chain(ahead).min();
             of_devices = of_devices.or(self.kernel.sources(task));
         }
         let sources = if expiry.is_some() { of_devices.with(Source::Timer) } else { of_devices };

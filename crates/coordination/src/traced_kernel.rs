@@ -48,7 +48,7 @@ pub enum Traced {
         /// Tid of the task that forks it.
         parent: u32,
     },
-    /// A task ends (`sched:sched_process_exit`).
+    /// A task has ended: its last switch is over.
     End {
         /// Tid of the task.
         tid: u32,

@@ -112,6 +112,9 @@ impl Conversation<'_> {
                 return Ok(Stop::End);
             }
             eprintln!("the host has left");
+            if self.port.dropped > 0 {
+                eprintln!("warning: {} messages found no room in the port", self.port.dropped);
+            }
         }
     }
 

@@ -1,9 +1,8 @@
 //! [`Follower`]: follows the trace of the guest's scheduler, and has the detector decide.
 
 use crate::failure::Failure;
-use crate::guarding;
 use crate::interrupts::Interrupts;
-use crate::options::{Options, Prioritise};
+use crate::options::Options;
 use crate::prioritised::Prioritised;
 use crate::tasks::Tasks;
 use coordination::wire::{Hint, Source};
@@ -15,6 +14,8 @@ use sys::{clock, cpus, thread};
 
 /// Interval of reviews while an urgent task runs: its burst may have become too long.
 const REVIEW: Nanos = Nanos::ms(4);
+/// Maximum interval between turns. A signal to end waits for it.
+const INTERVAL_MOST: Nanos = Nanos::ms(100);
 /// Interval between reads of the parameters of tasks that have run.
 const REFRESH: Nanos = Nanos::s(1);
 
@@ -41,9 +42,6 @@ impl Follower {
         let count = each.last().map_or(0, |last| last.index() + 1);
         let with = Coordination { detector: options.detector.into(), ..Coordination::new(protocol) };
         let prioritised = Prioritised::begin(options.prioritise)?;
-        if options.prioritise != Prioritise::None {
-            guarding::start()?;
-        }
         let mut follower = Follower {
             trace,
             agent: GuestAgent::new(with, count),
@@ -52,7 +50,7 @@ impl Follower {
             last: vec![[None; 2]; count],
             prioritised,
             records: Vec::new(),
-            pace: Pace::new(options.cpu_most),
+            pace: Pace::new(options.cpu_most, clock::thread_time()),
             refreshed: Instant::ZERO,
         };
         follower.refresh(clock::now());
@@ -106,10 +104,16 @@ impl Follower {
 
     fn process(&mut self, Record { at, cpu, event }: Record) {
         let traced = match event {
-            Event::Switch { from, blocks, to } => {
-                let (from, to) = (self.user(from), self.user(to));
+            Event::Switch { from: last, blocks, ends, to } => {
+                let (from, to) = (self.user(last), self.user(to));
                 self.tasks.ran(to);
-                Traced::Switch { cpu, from, blocks, to }
+                if ends {
+                    self.agent.process(at, Traced::Switch { cpu, from, blocks, to });
+                    self.tasks.end(last);
+                    Traced::End { tid: from }
+                } else {
+                    Traced::Switch { cpu, from, blocks, to }
+                }
             }
             Event::Waking { tid, target, by } => {
                 let tid = self.user(tid);
@@ -120,11 +124,6 @@ impl Follower {
             Event::Begin { tid, parent } => {
                 self.tasks.begin(tid, parent);
                 Traced::Begin { tid: self.user(tid), parent: self.user(parent) }
-            }
-            Event::End { tid } => {
-                let traced = Traced::End { tid: self.user(tid) };
-                self.tasks.end(tid);
-                traced
             }
             Event::Interrupt { number } => {
                 let source = self.interrupts.source(number);
@@ -174,8 +173,9 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(most_percent: u8) -> Pace {
-        Pace { most_percent, interval: Nanos::ZERO, begun: Instant::ZERO, turns: 0, used: Nanos::ZERO }
+    /// `used`: CPU time of the agent so far.
+    fn new(most_percent: u8, used: Nanos) -> Pace {
+        Pace { most_percent, interval: Nanos::ZERO, begun: Instant::ZERO, turns: 0, used }
     }
 
     /// Returns the earliest instant of the next turn.
@@ -191,7 +191,7 @@ impl Pace {
     /// Adapts the interval. `used`: CPU time of the agent so far, with its system calls and wake-ups.
     fn adapt(&mut self, used: Nanos) {
         let each = used.saturating_sub(self.used).as_ns() / self.turns.max(1);
-        self.interval = Nanos::ns(each * 100 / u64::from(self.most_percent));
+        self.interval = Nanos::ns(each * 100 / u64::from(self.most_percent)).min(INTERVAL_MOST);
         (self.turns, self.used) = (0, used);
     }
 }
@@ -202,18 +202,20 @@ mod tests {
 
     #[test]
     fn turns_are_as_far_apart_as_their_cpu_time_demands() {
-        let mut pace = Pace::new(5);
+        let mut pace = Pace::new(5, Nanos::ns(70));
         pace.begin(Instant::at_ns(1_000));
         assert_eq!(pace.next(), Instant::at_ns(1_000), "nothing is known of their CPU time");
         for at in 2..=10 {
             pace.begin(Instant::at_ns(at * 1_000));
         }
-        pace.adapt(Nanos::ns(300));
+        pace.adapt(Nanos::ns(370));
         assert_eq!(pace.next(), Instant::at_ns(10_600), "a turn took 30 ns");
         pace.begin(Instant::at_ns(20_000));
-        pace.adapt(Nanos::ns(310));
+        pace.adapt(Nanos::ns(380));
         assert_eq!(pace.next(), Instant::at_ns(20_200));
-        pace.adapt(Nanos::ns(310));
+        pace.adapt(Nanos::ns(380));
         assert_eq!(pace.next(), Instant::at_ns(20_000), "no turn took any time");
+        pace.adapt(Nanos::s(9));
+        assert_eq!(pace.next(), Instant::at_ns(20_000) + INTERVAL_MOST);
     }
 }

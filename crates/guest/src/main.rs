@@ -19,7 +19,7 @@ mod tasks;
 
 use clap::Parser;
 use failure::Failure;
-use options::{Options, Work};
+use options::{Options, Prioritise, Work};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
@@ -35,7 +35,11 @@ fn requests_to_end() -> Result<UnixStream, Failure> {
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
-    match options.work() {
+    let work = options.work();
+    if options.prioritise != Prioritise::None && matches!(work, Work::Print | Work::Talk) {
+        guarding::start()?;
+    }
+    match work {
         Work::Restore => guarding::restore(),
         Work::Guard(agent) => guarding::guard(agent),
         Work::Print => printing::print(options, &requests_to_end()?),

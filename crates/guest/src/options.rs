@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Publish to the host of this virtual machine which tasks are interactive, so that the host runs the vCPU in time
 ///
-/// The host must have attached the VM: `tactus guest attach VM`. Until then, and while the host is away, the agent sleeps.
+/// Without a host that reads its hints, the agent sleeps.
 #[derive(Parser, Debug)]
 #[command(name = "tactus-guest", version)]
 pub(crate) struct Options {

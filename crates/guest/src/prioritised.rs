@@ -20,8 +20,8 @@ const DIRECTORY: &str = "/run/tactus-guest";
 const TASKS_MOST: usize = 256;
 /// Time in which the guard of a former agent has restored its tasks.
 const RELEASED: Nanos = Nanos::s(1);
-/// Words of each task in the file: the tid, or 0; the start time; the original class and nice value.
-const WORDS: usize = 3;
+/// Words of each task in the file: the tid, or 0; the start time; the original class and nice value; the original slice in ns, or 0.
+const WORDS: usize = 4;
 /// The classes of tasks that are raised.
 const OTHER: u64 = 0;
 const BATCH: u64 = 1;
@@ -47,7 +47,10 @@ impl Prioritised {
     /// Begins without raised tasks. Restores those that a former agent has left.
     pub(crate) fn begin(how: Prioritise) -> Result<Prioritised, Failure> {
         let table = match how {
-            Prioritise::None => None,
+            Prioritise::None => {
+                restore_left();
+                None
+            }
             Prioritise::Nice | Prioritise::Fifo => Some(Table::create(Path::new(DIRECTORY))?),
         };
         Ok(Prioritised { table, how, raised: HashMap::new(), left: HashSet::new() })
@@ -97,7 +100,9 @@ fn raise(table: &Table, tid: u32, how: Prioritise, count: usize) -> Option<Entry
     let status = thread::status(tid).ok()?;
     let identity = Identity { tid, start_time: status.start_time };
     let original = attributes::get(tid).ok()?;
-    if !matches!(original.policy, Policy::Other { .. } | Policy::Batch { .. }) || count == TASKS_MOST {
+    let is_usual = matches!(original.policy, Policy::Other { .. } | Policy::Batch { .. });
+    // A child that begins while its parent is raised has nice 0: a nice task would escape its nice value by a fork.
+    if !is_usual || original.nice() > Some(0) || count == TASKS_MOST {
         return None;
     }
     let wanted = match how {
@@ -116,10 +121,12 @@ fn raise(table: &Table, tid: u32, how: Prioritise, count: usize) -> Option<Entry
 /// Gives a task its attributes back, unless another program has changed them meanwhile.
 fn restore_one(identity: Identity, original: Attributes) {
     let Ok(thread) = thread::Thread::open_as(identity) else { return };
-    let is_ours = |now: Attributes| now.reset_on_fork && (now == Attributes::raised(1) || now.nice() == Some(-20));
-    if attributes::get(thread.tid()).is_ok_and(is_ours) {
+    let Ok(now) = attributes::get(thread.tid()) else { return };
+    let is_ours = now.reset_on_fork && (now == Attributes::raised(1) || now.nice() == Some(-20));
+    let wanted = if is_ours { original } else { Attributes { reset_on_fork: original.reset_on_fork, ..now } };
+    if wanted != now {
         // The task may have ended.
-        let _ = attributes::apply(thread.tid(), original);
+        let _ = attributes::apply(thread.tid(), wanted);
     }
 }
 
@@ -158,9 +165,10 @@ impl Table {
     /// Notes the original attributes of a task. Returns the place. `None`: the table is full.
     fn note(&self, identity: Identity, original: Attributes) -> Option<usize> {
         let place = (0..TASKS_MOST).find(|place| self.words[place * WORDS].load(Ordering::Acquire) == 0)?;
-        let [tid, start, attributes] = [0, 1, 2].map(|word| &self.words[place * WORDS + word]);
+        let [tid, start, attributes, slice] = [0, 1, 2, 3].map(|word| &self.words[place * WORDS + word]);
         start.store(identity.start_time, Ordering::Relaxed);
         attributes.store(encoded(original), Ordering::Relaxed);
+        slice.store(original.slice.map_or(0, Nanos::as_ns), Ordering::Relaxed);
         // The task counts from here on.
         tid.store(u64::from(identity.tid), Ordering::Release);
         Some(place)
@@ -171,20 +179,26 @@ impl Table {
     }
 }
 
-/// Restores the tasks that a former agent has left, if no agent runs.
-pub(crate) fn restore_left() {
+/// Restores the tasks that a former agent has left. Returns false if an agent runs: it has done so.
+pub(crate) fn restore_left() -> bool {
     let directory = Path::new(DIRECTORY);
-    if let Ok(Locked::Ours(_lock)) = Lock::try_lock(&directory.join("lock")) {
-        restore_from(&Table::path(directory));
+    match Lock::try_lock(&directory.join("lock")) {
+        Ok(Locked::Ours(_lock)) => restore_from(&Table::path(directory)),
+        Ok(Locked::Held(_)) => return false,
+        // No agent has raised a task since the boot.
+        Err(_) => {}
     }
+    true
 }
 
 fn restore_from(path: &Path) {
     let Ok(words) = Words::open(path, TASKS_MOST * WORDS) else { return };
     for place in 0..TASKS_MOST {
-        let [tid, start_time, attributes] = [0, 1, 2].map(|word| words[place * WORDS + word].load(Ordering::Acquire));
+        let [tid, start_time, attributes, slice] =
+            [0, 1, 2, 3].map(|word| words[place * WORDS + word].load(Ordering::Acquire));
         if let (Ok(tid @ 1..), Some(original)) = (u32::try_from(tid), decoded(attributes)) {
-            restore_one(Identity { tid, start_time }, original);
+            let slice = (slice != 0).then_some(Nanos::ns(slice));
+            restore_one(Identity { tid, start_time }, Attributes { slice, ..original });
         }
         words[place * WORDS].store(0, Ordering::Release);
     }
@@ -240,7 +254,7 @@ mod tests {
     fn a_task_is_raised_while_it_is_urgent_and_restored_afterwards() {
         let directory = tempfile::tempdir().unwrap();
         let Some(mut prioritised) = table(directory.path()) else { return };
-        let children = [0, 3].map(|nice| {
+        let children = [0, -3].map(|nice| {
             let child = Child::start(Work::Sleep).unwrap();
             attributes::set(child.pid(), Attributes::of(Policy::Other { nice })).unwrap();
             child
@@ -249,14 +263,16 @@ mod tests {
         let [first, second] = &children;
         prioritised.follow([first.pid(), second.pid()].into_iter());
         assert_eq!([nice(first), nice(second)], [Some(-20), Some(-20)]);
-        assert_eq!(prioritised.original(second.pid()).and_then(|original| original.nice()), Some(3));
+        assert_eq!(prioritised.original(second.pid()).and_then(|original| original.nice()), Some(-3));
         prioritised.follow([second.pid()].into_iter());
         assert_eq!([nice(first), nice(second)], [Some(0), Some(-20)]);
         // Another program changes it.
         prioritised.follow([first.pid(), second.pid()].into_iter());
-        attributes::set(first.pid(), Attributes::of(Policy::Other { nice: 7 })).unwrap();
+        let others = Attributes { reset_on_fork: true, ..Attributes::of(Policy::Other { nice: 7 }) };
+        attributes::set(first.pid(), others).unwrap();
         drop(prioritised);
-        assert_eq!([nice(first), nice(second)], [Some(7), Some(3)]);
+        assert_eq!([nice(first), nice(second)], [Some(7), Some(-3)]);
+        assert!(!attributes::get(first.pid()).unwrap().reset_on_fork);
     }
 
     #[test]
@@ -264,15 +280,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let Some(mut prioritised) = table(directory.path()) else { return };
         let child = Child::start(Work::Sleep).unwrap();
-        attributes::set(child.pid(), Attributes::of(Policy::Other { nice: 3 })).unwrap();
-        prioritised.follow([child.pid()].into_iter());
+        attributes::set(child.pid(), Attributes::of(Policy::Other { nice: -3 })).unwrap();
+        let nice_one = Child::start(Work::Sleep).unwrap();
+        attributes::set(nice_one.pid(), Attributes::of(Policy::Other { nice: 3 })).unwrap();
+        prioritised.follow([child.pid(), nice_one.pid()].into_iter());
+        assert_eq!(attributes::get(nice_one.pid()).unwrap().nice(), Some(3));
         // The agent ends without its destructors.
         prioritised.raised.clear();
         drop(prioritised);
         let nice = || attributes::get(child.pid()).unwrap().nice();
         assert_eq!(nice(), Some(-20));
         let _next = Table::create(directory.path()).unwrap();
-        assert_eq!(nice(), Some(3));
+        assert_eq!(nice(), Some(-3));
         assert!(matches!(Table::create(directory.path()), Err(Failure::Refused(..))), "only one agent has the file");
     }
 }

@@ -53,9 +53,12 @@ impl Tasks {
     }
 
     fn look_up(&mut self, tid: u32) -> Known {
-        // A task that has ended meanwhile was one of a user: threads of the kernel hardly end.
-        let is_apart = thread::status(tid).is_ok_and(|status| status.is_kernel);
-        *self.known.entry(tid).or_insert(Known { is_apart, has_run: true, params: None })
+        let known = |is_apart| Known { is_apart, has_run: true, params: None };
+        match thread::status(tid) {
+            Ok(status) => *self.known.entry(tid).or_insert(known(status.is_kernel)),
+            // It has ended meanwhile. Threads of the kernel hardly end, so it was one of a user.
+            Err(_) => known(false),
+        }
     }
 
     /// A task begins, with the parameters of its parent.

@@ -1,4 +1,4 @@
-//! The trace of the kernel's scheduler: switches, wake-ups, timers of sleeping threads, new and ended threads, and interrupts, by
+//! The trace of the kernel's scheduler: switches, wake-ups, timers of sleeping threads, new threads, and interrupts, by
 //! tracepoints and perf events.
 //!
 //! Each CPU has a ring of records. A record of a thread that blocks wakes the reader, except for busy threads of the kernel. The other records wait for the next
@@ -27,6 +27,8 @@ const QUIET: [&str; 3] = ["kworker/", "ksoftirqd/", "rcu_"];
 /// The parts of `prev_state` that are states in which a thread does not wait for a CPU (`TASK_REPORT`,
 /// include/linux/sched.h, v7.2; the next bit is that of a preempted thread).
 const BLOCKED: u64 = 0xff;
+/// Those of a thread that has ended: `EXIT_DEAD` and `EXIT_ZOMBIE`.
+const ENDED: u64 = 0x30;
 /// Bits of `common_flags`: the record was made by the handler of an interrupt, or by a soft interrupt (`enum trace_flag_type`,
 /// include/linux/trace_events.h, v7.2).
 const IN_INTERRUPT: u64 = 1 << 3;
@@ -55,6 +57,8 @@ pub enum Event {
         from: u32,
         /// Whether this thread blocks, instead of waiting for a CPU.
         blocks: bool,
+        /// Whether this thread has ended. Nothing follows from it.
+        ends: bool,
         /// Tid of the thread that runs from now on.
         to: u32,
     },
@@ -81,11 +85,6 @@ pub enum Event {
         tid: u32,
         /// Tid of the thread that forks it.
         parent: u32,
-    },
-    /// A thread ends (`sched:sched_process_exit`).
-    End {
-        /// Tid of the thread.
-        tid: u32,
     },
     /// The handler of an interrupt of a device begins (`irq:irq_handler_entry`).
     Interrupt {
@@ -117,19 +116,17 @@ enum Kind {
     Waking,
     Timer,
     Begin,
-    End,
     Interrupt,
     SoftInterrupt,
 }
 
 impl Kind {
     /// The tracepoints, with the fields that are read after the common ones.
-    const ALL: [(Kind, &'static str, &'static [&'static str]); 7] = [
+    const ALL: [(Kind, &'static str, &'static [&'static str]); 6] = [
         (Kind::Switch, "sched/sched_switch", &["prev_pid", "prev_state", "next_pid"]),
         (Kind::Waking, "sched/sched_waking", &["pid", "target_cpu"]),
         (Kind::Timer, "timer/hrtimer_start", &["expires"]),
         (Kind::Begin, "task/task_newtask", &["pid"]),
-        (Kind::End, "sched/sched_process_exit", &["pid"]),
         (Kind::Interrupt, "irq/irq_handler_entry", &["irq"]),
         (Kind::SoftInterrupt, "irq/softirq_entry", &["vec"]),
     ];
@@ -151,7 +148,7 @@ impl Point {
         let absent = |why: String| Error::Absent {
             what: format!("the tracepoint {}", name.replace('/', ":")),
             why,
-            remedy: "use Linux 4.14 or newer with CONFIG_FTRACE",
+            remedy: "use Linux 5.11 or newer with CONFIG_FTRACE",
         };
         let text = file::read_in(tracefs, &path).map_err(|error| absent(format!("cannot read {path}: {error}")))?;
         let layout = Layout::parse(&text).ok_or_else(|| absent(format!("{path} has no number")))?;
@@ -166,7 +163,11 @@ impl Point {
         let tid = |nth: usize| u32::try_from(number(nth)?).ok();
         let running = || u32::try_from(self.pid.read(record)?).ok();
         let event = match self.kind {
-            Kind::Switch => Event::Switch { from: tid(0)?, blocks: number(1)? & BLOCKED != 0, to: tid(2)? },
+            Kind::Switch => {
+                let state = number(1)?;
+                let (blocks, ends) = (state & BLOCKED != 0, state & ENDED != 0);
+                Event::Switch { from: tid(0)?, blocks, ends, to: tid(2)? }
+            }
             Kind::Waking => {
                 let flags = self.flags.read(record)?;
                 let by = match (flags & IN_INTERRUPT != 0, flags & IN_SOFT_INTERRUPT != 0) {
@@ -178,7 +179,6 @@ impl Point {
             }
             Kind::Timer => Event::Timer { tid: running()?, expiry: monotonic(number(0)?)? },
             Kind::Begin => Event::Begin { tid: tid(0)?, parent: running()? },
-            Kind::End => Event::End { tid: tid(0)? },
             Kind::Interrupt => Event::Interrupt { number: tid(0)? },
             Kind::SoftInterrupt => Event::SoftInterrupt { is_network: number(0)? == 3 },
         };
@@ -445,7 +445,7 @@ mod tests {
         assert!(expiries.iter().all(|&(at, expiry)| expiry > at && expiry < at + Nanos::ms(10)), "{expiries:?}");
         assert!(wakes > 10 && met > 10 && blocks > 10, "{wakes} wake-ups, {met} by timers, {blocks} blocks");
         let records = read_for(&mut trace, Nanos::ms(10));
-        let ended = |record: &Record| record.event == Event::End { tid: pid };
+        let ended = |record: &Record| matches!(record.event, Event::Switch { from, ends: true, .. } if from == pid);
         assert!(records.iter().any(ended), "{records:?}");
     }
 

@@ -15,13 +15,17 @@ use crate::coordinator::Coordinator;
 use crate::inbox::Inbox;
 use crate::protocol::ProtocolState;
 use crate::wire::Hint;
-use crate::{Boost, Coordination};
+use crate::{Boost, Coordination, GuestChoice};
 use sched::{Instant, Nanos};
 
 /// Time from the begin of a boost to the timer for which it begins: that of an agent's turn on the host.
 pub const LEAD: Nanos = Nanos::us(40);
 /// Maximum time from a hint, a timer or an interrupt to the end of the boost that follows from it.
 pub const EXPIRY: Nanos = Nanos::ms(8);
+
+/// Minimum time from a decision to the next one that only the budget or a limit demands. A vCPU that sleeps uses nothing, so a smaller rest
+/// would demand one decision after another.
+const AGAIN: Nanos = Nanos::us(200);
 
 /// What is known of a vCPU.
 #[derive(Clone, Copy, Default, Debug)]
@@ -41,6 +45,8 @@ pub struct Booster {
     offset: ClockOffset,
     vcpus: Vec<Vcpu>,
     coordinator: Coordinator,
+    /// Instant of the last decision.
+    decided: Instant,
 }
 
 impl Booster {
@@ -53,6 +59,7 @@ impl Booster {
             offset: ClockOffset::default(),
             vcpus: vec![Vcpu::default(); vcpus],
             coordinator: Coordinator::new(with, vcpus, now),
+            decided: now,
         }
     }
 
@@ -71,8 +78,13 @@ impl Booster {
         }
         self.offset.record(hint.sent, now);
         let vcpu = &mut self.vcpus[usize::from(hint.vcpu)];
-        // What the host shows does not reach the guest before the guest runs.
-        vcpu.protocol.on_pick(&self.with, hint.choice, false);
+        if !hint.choice.runs {
+            // The guest's CPU idles.
+            self.coordinator.record_sleep(usize::from(hint.vcpu));
+        }
+        // A hint is a state, also of an idle CPU, of which a protocol reports no choice. What the host shows does not reach the guest before
+        // the guest runs.
+        vcpu.protocol.on_pick(&self.with, GuestChoice { runs: true, ..hint.choice }, false);
         vcpu.due = hint.expiry.and_then(|expiry| self.offset.to_host(expiry));
         vcpu.due = vcpu.due.map(|expiry| Instant::at_ns(expiry.as_ns().saturating_sub(LEAD.as_ns())));
         vcpu.until = now.saturating_add(EXPIRY);
@@ -86,11 +98,9 @@ impl Booster {
         }
     }
 
-    /// A vCPU sleeps. Its boosted time begins anew.
-    pub fn record_sleep(&mut self, vcpu: usize) {
-        if vcpu < self.vcpus.len() {
-            self.coordinator.record_sleep(vcpu);
-        }
+    /// Counts further CPU time against the budget: of threads that are boosted with a vCPU, or of a vCPU whose boost has just ended.
+    pub fn spend(&mut self, time: Nanos) {
+        self.coordinator.spend(time);
     }
 
     /// Decides at `now`. `used`: the CPU time of each vCPU since the last decision. Calls `set` with each vCPU whose boost changes.
@@ -99,14 +109,15 @@ impl Booster {
             self.coordinator.charge(vcpu, time);
         }
         self.coordinator.advance(now);
+        self.decided = now;
         for index in 0..self.vcpus.len() {
             if self.vcpus[index].due.is_some_and(|due| due <= now) {
                 self.vcpus[index].due = None;
                 self.interrupt(index, now);
             }
             let vcpu = &mut self.vcpus[index];
-            if vcpu.until <= now {
-                vcpu.protocol.request = None;
+            if vcpu.until <= now && vcpu.protocol.request.is_some() {
+                vcpu.protocol.lapse();
             }
             self.coordinator.request(index, vcpu.protocol.request);
             let (due, granted) = (self.coordinator.due(index), self.coordinator.granted(index));
@@ -123,7 +134,7 @@ impl Booster {
         let due = self.vcpus.iter().filter_map(|vcpu| vcpu.due).min().unwrap_or(Instant::NEVER);
         let requests = self.vcpus.iter().filter(|vcpu| vcpu.protocol.request.is_some());
         let lapse = requests.map(|vcpu| vcpu.until).min().unwrap_or(Instant::NEVER);
-        due.min(lapse).min(self.coordinator.next_at_most())
+        due.min(lapse).min(self.coordinator.next_at_most().max(self.decided.saturating_add(AGAIN)))
     }
 
     /// Returns the boosted time so far.
@@ -211,6 +222,44 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_guest_is_boosted_for_its_timers_again_and_again() {
+        let mut booster = Booster::new(with(), 1, us(0));
+        let idle = |number: u32, at: u64| {
+            let hint = asleep(number, at, Some(at + 900));
+            Hint { choice: GuestChoice { runs: false, ..hint.choice }, ..hint }
+        };
+        for nth in 1..=40 {
+            let at = u64::from(nth) * 1_000;
+            booster.receive(idle(nth, at), us(at));
+            assert_eq!(decide(&mut booster, at, 50), if nth == 1 { None } else { Some(false) });
+            // The task runs for 50 us at its timer.
+            assert_eq!(decide(&mut booster, at + 961, 0), Some(true), "timer {nth}");
+        }
+        assert_eq!(decide(&mut booster, 60_000, 50), Some(false));
+        // An urgent task that runs for long: its boost lapses, and its next hint boosts again.
+        let urgent = |number: u32, at: u64| {
+            let hint = asleep(number, at, None);
+            Hint { choice: GuestChoice { task_boost: Some(with().boost), ..hint.choice }, ..hint }
+        };
+        booster.receive(urgent(50, 150_000), us(150_000));
+        assert_eq!(decide(&mut booster, 150_000, 0), Some(true));
+        assert_eq!(decide(&mut booster, 158_000, 100), Some(false));
+        booster.receive(urgent(51, 170_000), us(170_000));
+        assert_eq!(decide(&mut booster, 170_000, 0), Some(true));
+    }
+
+    #[test]
+    fn what_is_left_of_a_limit_demands_no_decision_after_another() {
+        let mut booster = Booster::new(Coordination { budget: Nanos::ms(90), ..with() }, 1, us(0));
+        booster.receive(asleep(0, 100, None), us(100));
+        booster.interrupt(0, us(1_000));
+        assert_eq!(decide(&mut booster, 1_000, 0), Some(true));
+        // The limit is 10 ms, and the vCPU has used all but 1 us of it, and sleeps.
+        assert_eq!(decide(&mut booster, 2_000, 9_999), None);
+        assert_eq!(booster.next(), us(2_000) + AGAIN);
+    }
+
+    #[test]
     fn the_budget_counts_only_time_that_the_vcpu_received() {
         let mut booster = Booster::new(with(), 1, us(0));
         booster.receive(asleep(0, 100, None), us(100));
@@ -231,7 +280,6 @@ mod tests {
         let mut booster = Booster::new(with(), 1, us(0));
         booster.receive(Hint { vcpu: 7, ..asleep(0, 500, Some(600)) }, us(500));
         booster.interrupt(7, us(500));
-        booster.record_sleep(7);
         booster.receive(asleep(3, 1_000, Some(5_000)), us(1_000));
         booster.receive(asleep(2, 1_100, Some(1_200)), us(1_100));
         assert_eq!((decide(&mut booster, 1_300, 0), booster.dropped()), (None, 2));

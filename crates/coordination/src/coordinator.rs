@@ -89,12 +89,17 @@ impl Coordinator {
         if member.granted.is_none() {
             return;
         }
-        self.spent += time;
-        self.boosted += time;
         member.held += time;
         if member.request.is_some_and(|request| request.locked) {
             member.locked += time;
         }
+        self.spend(time);
+    }
+
+    /// Counts further time against the budget: of threads that are boosted with a vCPU, or of a vCPU whose boost has just ended.
+    pub fn spend(&mut self, time: Nanos) {
+        self.spent += time;
+        self.boosted += time;
     }
 
     /// Sets the request for a vCPU from now on.

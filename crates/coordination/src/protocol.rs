@@ -176,6 +176,11 @@ impl ProtocolState {
         }
     }
 
+    /// Ends a request that no report has renewed. The next urgent report requests a boost again.
+    pub fn lapse(&mut self) {
+        (self.task_boost, self.raised, self.request) = (None, false, None);
+    }
+
     /// Processes a halt of the vCPU.
     pub fn on_halt(&mut self, with: &Coordination) {
         match with.protocol {

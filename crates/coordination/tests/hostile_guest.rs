@@ -47,6 +47,7 @@ fn keeps(seed: u64, random: &mut ChaCha8Rng) {
     let (mut now, mut boosted) = (Instant::ZERO, [false; VCPUS]);
     let (mut window, mut in_window, mut reason) = (0, Nanos::ZERO, [Instant::ZERO; VCPUS]);
     let (mut hints, mut quiet, mut has_timer) = (0, 0, false);
+    let mut sleeps = [false; VCPUS];
     for _ in 0..STEPS {
         let time = Nanos::ns(1 + below(random, STEP_MOST.as_ns()));
         now = now.saturating_add(time);
@@ -70,15 +71,16 @@ fn keeps(seed: u64, random: &mut ChaCha8Rng) {
                 reason = [now; VCPUS];
             }
             4 if below(random, 50) == 0 => booster.clear(),
-            5 => booster.record_sleep(below(random, VCPUS as u64) as usize),
+            5 => sleeps[below(random, VCPUS as u64) as usize] ^= true,
             _ => {}
         }
         // An announced timer is a reason, too, once.
         if booster.next() <= now && std::mem::take(&mut has_timer) {
             reason = [now; VCPUS];
         }
-        // A boosted vCPU runs all the time.
-        let used = boosted.map(|is_boosted| if is_boosted { time } else { Nanos::ZERO });
+        // A boosted vCPU runs all the time, or sleeps all the time.
+        let used: [Nanos; VCPUS] =
+            std::array::from_fn(|vcpu| if boosted[vcpu] && !sleeps[vcpu] { time } else { Nanos::ZERO });
         let number = now.as_ns() / with.window.as_ns();
         if number != window {
             (window, in_window) = (number, Nanos::ZERO);

@@ -5,8 +5,9 @@
 //! port of the VM ──▶ Booster (crate coordination) ──▶ donors of the vCPUs, and of the threads on the way of their interrupts
 //! ```
 //!
-//! No attribute of the VM changes: donors lend the priority, and the kernel ends all loans when this process ends or is stopped. A watcher
-//! ends them when the thread hangs.
+//! No attribute of the VM changes: donors lend the priority. A watcher ends all loans when the thread hangs. When this process ends or is
+//! stopped, the kernel ends each loan as soon as its donor runs, which may wait while the boosted thread spins on its CPU: a guardian
+//! that lowers the donors, as the core's does, is not part of this version.
 
 use coordination::wire::{FromGuest, FromHost, Refusal, VERSION};
 use coordination::{Boost, Booster, Coordination, EXPIRY, Stream};
@@ -23,10 +24,13 @@ use sys::thread::{Identity, Thread};
 use sys::usage::Meter;
 use sys::{Error, Result, clock, thread};
 
-/// Maximum number of bytes that are read at once, and the pause after a read of so many: a guest that floods its port takes no more of the
-/// host.
+/// Maximum number of bytes that are read at once, the pause after a read of so many, and that after any other read: a guest that floods its
+/// port takes no more of the host.
 const READ_MOST: usize = 64 * coordination::wire::SIZE;
 const FLOODED: Nanos = Nanos::ms(5);
+const READ_APART: Nanos = Nanos::us(200);
+/// Maximum priority of a boost: the threads above it stay below the clients of the core.
+const PRIORITY_MOST: u8 = 90;
 /// Time from a decision until the watcher ends all loans, unless another decision is made.
 const HANGS: Nanos = Nanos::ms(12);
 /// The sources of events.
@@ -51,7 +55,7 @@ pub struct Boosted {
     pub hints: u64,
     /// Number of boosts of vCPUs.
     pub boosts: u64,
-    /// CPU time of the vCPUs while they were boosted.
+    /// CPU time of the vCPUs and of the carriers while they were boosted.
     pub boosted: Nanos,
     /// Number of bytes that were no message, and of hints that came late, twice or about a vCPU that the guest lacks.
     pub dropped: u64,
@@ -82,7 +86,7 @@ impl Lent {
         }
     }
 
-    /// Returns the CPU time since the last call.
+    /// Returns the CPU time since the last call, which a caller may only want to begin anew.
     fn used(&mut self) -> Nanos {
         let ran = self.meter.read().map_or(self.counted, |usage| usage.ran);
         let used = ran.saturating_sub(self.counted);
@@ -113,21 +117,22 @@ impl Donors {
 ///
 /// # Errors
 /// A thread of the VM has ended or is no thread of a VM, the privilege for a real-time priority lacks, or the boost of `with` is no priority
-/// below 97.
+/// of at most 90.
 pub fn serve(port: UnixStream, threads: &VmThreads, with: Coordination, end: &Bell) -> Result<Boosted> {
     let priority = priority_of(with.boost)?;
     port.set_nonblocking(true).map_err(|source| Error::Call { what: "read a port".to_string(), source })?;
     // Donors start with the attributes of this thread.
     let donors = Donors::begin(threads)?;
-    let (alarm, over) = (Timer::new()?, AtomicBool::new(false));
+    let (alarm, alarms, over) = (Timer::new()?, Waiting::new()?, AtomicBool::new(false));
+    alarms.add(&alarm, ALARM)?;
     let tids = donors.tids();
     std::thread::scope(|scope| {
         let watcher = std::thread::Builder::new().name("tactus-lapse".to_string());
-        let watching = watcher.spawn_scoped(scope, || watch(&alarm, &over, &tids, priority + 3));
+        let watching = watcher.spawn_scoped(scope, || watch((&alarm, &alarms), &over, &tids, priority + 3));
         watching.map_err(|source| Error::Call { what: "start a watcher".to_string(), source })?;
         let served = attributes::set(thread::current(), Attributes::raised(priority + 2)).and_then(|()| {
             let vcpus = donors.vcpus.len();
-            let mut hearing = Hearing {
+            let mut serving = Serving {
                 port,
                 stream: Stream::default(),
                 booster: Booster::new(with, vcpus, clock::now()),
@@ -136,10 +141,11 @@ pub fn serve(port: UnixStream, threads: &VmThreads, with: Coordination, end: &Be
                 donors,
                 alarm: &alarm,
                 boosted: vec![false; vcpus],
+                is_welcome: false,
                 resumes: Instant::ZERO,
                 found: Boosted::default(),
             };
-            hearing.run(end)
+            serving.run(end)
         });
         over.store(true, Ordering::Release);
         // The watcher ends at its next alarm.
@@ -151,25 +157,26 @@ pub fn serve(port: UnixStream, threads: &VmThreads, with: Coordination, end: &Be
 /// Returns the real-time priority of a boost, with room for those above it.
 fn priority_of(boost: Boost) -> Result<u32> {
     match boost {
-        Boost::Class { priority, .. } if priority.number() <= 96 => Ok(u32::from(priority.number())),
+        Boost::Class { priority, .. } if priority.number() <= PRIORITY_MOST => Ok(u32::from(priority.number())),
         _ => Err(Error::Absent {
             what: "this boost".to_string(),
-            why: "a donor lends a real-time priority of at most 96".to_string(),
+            why: format!("a vCPU is boosted to a real-time priority of at most {PRIORITY_MOST}"),
             remedy: "choose a boost such as rr:8",
         }),
     }
 }
 
 /// Ends all loans when the alarm goes off: no decision was made in time.
-fn watch(alarm: &Timer, over: &AtomicBool, donors: &[u32], priority: u32) {
+fn watch((alarm, alarms): (&Timer, &Waiting), over: &AtomicBool, donors: &[u32], priority: u32) {
     // Without the priority, the watcher is late on a busy host.
     let _ = attributes::set(thread::current(), Attributes::raised(priority));
-    let Ok(waiting) = Waiting::new() else { return };
-    if waiting.add(alarm, ALARM).is_err() {
-        return;
-    }
-    while !over.load(Ordering::Acquire) {
-        if !matches!(waiting.next(Instant::NEVER), Ok(Some(ALARM))) || !alarm.went_off() {
+    loop {
+        let went_off = matches!(alarms.next(Instant::NEVER), Ok(Some(ALARM))) && alarm.went_off();
+        // The donors have ended, and other threads may have their tids.
+        if over.load(Ordering::Acquire) {
+            return;
+        }
+        if !went_off {
             continue;
         }
         for &donor in donors {
@@ -180,7 +187,7 @@ fn watch(alarm: &Timer, over: &AtomicBool, donors: &[u32], priority: u32) {
 }
 
 /// The thread that reads hints.
-struct Hearing<'a> {
+struct Serving<'a> {
     port: UnixStream,
     stream: Stream,
     booster: Booster,
@@ -190,12 +197,14 @@ struct Hearing<'a> {
     alarm: &'a Timer,
     /// Whether each vCPU is boosted.
     boosted: Vec<bool>,
-    /// Instant from which the port is read again, after a flood.
+    /// Whether the last hello was welcome.
+    is_welcome: bool,
+    /// Instant from which the port is read again.
     resumes: Instant,
     found: Boosted,
 }
 
-impl Hearing<'_> {
+impl Serving<'_> {
     fn run(&mut self, end: &Bell) -> Result<Boosted> {
         let (alone, both) = (Waiting::new()?, Waiting::new()?);
         alone.add(end, END)?;
@@ -210,7 +219,7 @@ impl Hearing<'_> {
             };
             match event {
                 Some(END) => break,
-                Some(PORT) if !self.hear() => break,
+                Some(PORT) if !self.read() => break,
                 _ => {}
             }
             self.decide()?;
@@ -223,7 +232,7 @@ impl Hearing<'_> {
     }
 
     /// Reads messages. Returns false if the VM has closed the port.
-    fn hear(&mut self) -> bool {
+    fn read(&mut self) -> bool {
         let mut bytes = [0; READ_MOST];
         let length = match self.port.read(&mut bytes) {
             Ok(0) => return false,
@@ -231,14 +240,13 @@ impl Hearing<'_> {
             Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         };
         let now = clock::now();
-        if length == READ_MOST {
-            self.resumes = now.saturating_add(FLOODED);
-        }
+        self.resumes = now.saturating_add(if length == READ_MOST { FLOODED } else { READ_APART });
         let mut messages = Vec::new();
         self.stream.read(&bytes[..length], FromGuest::read, |message| messages.push(message));
         for message in messages {
             match message {
                 FromGuest::Hello { vcpus, versions, .. } => self.answer(vcpus, versions),
+                FromGuest::Hint(_) if !self.is_welcome => {}
                 FromGuest::Hint(hint) => {
                     self.found.hints += 1;
                     self.booster.receive(hint, now);
@@ -260,44 +268,54 @@ impl Hearing<'_> {
             let Coordination { protocol, budget, window, .. } = self.with;
             FromHost::Welcome { version: VERSION, protocol, budget, window }
         };
+        self.is_welcome = matches!(answer, FromHost::Welcome { .. });
         // The host never waits for a guest: an agent that misses the answer says hello again.
         let _: io::Result<usize> = self.port.write(&answer.bytes());
     }
 
     fn decide(&mut self) -> Result<()> {
         let is_boosted = self.boosted.clone();
-        let used: Vec<Nanos> = self
-            .donors
-            .vcpus
-            .iter_mut()
-            .zip(&is_boosted)
-            .map(|(lent, &is_boosted)| if is_boosted { lent.used() } else { Nanos::ZERO })
-            .collect();
+        let was_any = is_boosted.contains(&true);
+        let of_vcpu = |(lent, &is_boosted): (&mut Lent, &bool)| if is_boosted { lent.used() } else { Nanos::ZERO };
+        let used: Vec<Nanos> = self.donors.vcpus.iter_mut().zip(&is_boosted).map(of_vcpu).collect();
+        if was_any {
+            self.spend_carriers();
+        }
         let boosted = &mut self.boosted;
         self.booster.decide(clock::now(), &used, |vcpu, boost| boosted[vcpu] = boost.is_some());
-        if *boosted == is_boosted {
-            return Ok(());
-        }
-        let any = |all: &[bool]| all.contains(&true);
-        let lapse =
-            if any(boosted) { clock::now().saturating_add(EXPIRY).saturating_add(HANGS) } else { Instant::NEVER };
-        self.alarm.set(lapse)?;
-        if any(boosted) && !any(&is_boosted) {
+        let is_any = boosted.contains(&true);
+        let lapse = clock::now().saturating_add(EXPIRY).saturating_add(HANGS);
+        self.alarm.set(if is_any { lapse } else { Instant::NEVER })?;
+        if is_any && !was_any {
             self.donors.carriers.iter().try_for_each(|lent| lent.set(Some(self.priority + 1)))?;
-        }
-        for (vcpu, lent) in
-            self.donors.vcpus.iter_mut().enumerate().filter(|(vcpu, _)| boosted[*vcpu] != is_boosted[*vcpu])
-        {
-            if boosted[vcpu] {
-                // The time before the boost is not boosted.
+            for lent in &mut self.donors.carriers {
                 lent.used();
-                self.found.boosts += 1;
             }
-            lent.set(boosted[vcpu].then_some(self.priority))?;
         }
-        if !any(boosted) {
+        for (vcpu, lent) in self.donors.vcpus.iter_mut().enumerate() {
+            if self.boosted[vcpu] == is_boosted[vcpu] {
+                continue;
+            }
+            // The kernel brings the CPU time of a thread up to date when its priority changes, and else at a tick.
+            lent.set(self.boosted[vcpu].then_some(self.priority))?;
+            let time = lent.used();
+            if self.boosted[vcpu] {
+                self.found.boosts += 1;
+            } else {
+                self.booster.spend(time);
+            }
+        }
+        if was_any && !is_any {
             self.donors.carriers.iter().try_for_each(|lent| lent.set(None))?;
+            self.spend_carriers();
         }
         Ok(())
+    }
+
+    /// Counts the CPU time of the carriers since the last call.
+    fn spend_carriers(&mut self) {
+        for lent in &mut self.donors.carriers {
+            self.booster.spend(lent.used());
+        }
     }
 }

@@ -66,7 +66,8 @@ impl Vm {
 fn with(budget: Nanos) -> Coordination {
     let priority = RtPriority::new(PRIORITY).unwrap();
     let boost = Boost::like(Class::RoundRobin(priority)).unwrap();
-    Coordination { boost, budget, window: Nanos::s(1), ..Coordination::new(Protocol::S0) }
+    // Only the budget ends a boost that is renewed.
+    Coordination { boost, budget, limit: Nanos::s(1), window: Nanos::s(1), ..Coordination::new(Protocol::S0) }
 }
 
 fn hint(number: u32, is_urgent: bool, expiry: Option<Instant>) -> FromGuest {
@@ -144,6 +145,11 @@ fn a_vcpu_is_boosted_by_a_hint_and_before_a_timer_and_for_a_short_time() {
 fn a_guest_that_floods_its_port_stays_within_its_budget_and_its_vcpu_comes_back() {
     let budget = Nanos::ms(20);
     let found = served(budget, |vm, port| {
+        port.write_all(&hint(0, true, None).bytes()).unwrap();
+        clock::sleep(Nanos::ms(20));
+        assert_eq!(vm.priority(), 20, "no hint counts before a welcome");
+        port.write_all(&hello(1)).unwrap();
+        assert!(matches!(answer(port), FromHost::Welcome { .. }));
         port.set_nonblocking(true).unwrap();
         let (begin, mut number) = (clock::now(), 0);
         while clock::now() < begin + Nanos::ms(900) {

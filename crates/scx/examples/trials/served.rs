@@ -12,6 +12,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use sys::clock;
 
+/// Minimum number of periods of 10 ms that are reported in 2 s: the reports of the last 100 ms come later, with some time beside hogs.
+const JUDGED_LEAST: u64 = 185;
+
 /// A `tactus-scx` that takes orders. It is killed when the value is dropped.
 struct Served {
     child: Child,
@@ -115,7 +118,7 @@ pub(crate) fn orders(line: &Line) -> Result<()> {
     let ran = pass(Nanos::s(2))?;
     let (judged, missed) = served.judged(1)?;
     println!("  two threads with 4ms/10ms: CPU times {ran:?} us, {missed} of {judged} periods missed");
-    ensure!(judged >= 190 && missed == 0, "periods were missed");
+    ensure!(judged >= JUDGED_LEAST && missed == 0, "periods were missed");
     // The kernel may run other threads, too. Its share of the rest is that of each hog without a promise.
     let share = |ran: &[u64], of: &[usize]| of.iter().map(|&at| ran[at]).sum::<u64>() / of.len() as u64;
     let rest = share(&ran, &[2, 3, 4]);
@@ -132,7 +135,7 @@ pub(crate) fn orders(line: &Line) -> Result<()> {
     let ran = pass(Nanos::s(2))?;
     let (judged, missed) = served.judged(1)?;
     println!("  2ms/10ms, and a limit of 1ms/10ms: CPU times {ran:?} us, {missed} of {judged} periods missed");
-    ensure!(judged >= 190 && missed == 0, "periods were missed");
+    ensure!(judged >= JUDGED_LEAST && missed == 0, "periods were missed");
     ensure!(ran[2].abs_diff(200_000) < 12_000, "the limit is not kept: {ran:?}");
     let rest = share(&ran, &[3, 4]);
     ensure!(ran[0].abs_diff(400_000 + rest) < 50_000 && ran[1].abs_diff(rest) < 50_000, "{ran:?}");

@@ -8,12 +8,13 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The directory with the ports of this guest, and the directory of their devices.
 const PORTS: &str = "/sys/class/virtio-ports";
 const DEVICES: &str = "/dev";
+
 /// An open port.
 pub(crate) struct Port {
     file: File,
@@ -53,11 +54,14 @@ impl Port {
     /// Opens a port.
     ///
     /// # Errors
-    /// There is no such port, or another process has it.
+    /// There is no such port, another process has it, or the file is no device.
     pub(crate) fn open(path: &Path) -> io::Result<Port> {
         // Without the host's end, a write would wait for it.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).write(true).custom_flags(flags).open(path)?;
+        if !file.metadata()?.file_type().is_char_device() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, format!("{} is no character device", path.display())));
+        }
         Ok(Port { file, stream: Stream::default(), unwritten: Vec::new(), is_gone: false, dropped: 0 })
     }
 

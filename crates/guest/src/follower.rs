@@ -16,6 +16,9 @@ use sys::{clock, cpus, thread};
 const REVIEW: Nanos = Nanos::ms(4);
 /// Maximum interval between turns. A signal to end waits for it.
 const INTERVAL_MOST: Nanos = Nanos::ms(100);
+/// Part of the maximum CPU time that turns are planned to take, in percent. Turns that take longer than the mean of the last second
+/// must not exceed the maximum.
+const PLANNED: u64 = 90;
 /// Interval between reads of the parameters of tasks that have run.
 const REFRESH: Nanos = Nanos::s(1);
 
@@ -161,7 +164,7 @@ impl Follower {
     }
 }
 
-/// Limits the CPU time of the agent: turns have a least interval, in which the mean turn takes the maximum part.
+/// Limits the CPU time of the agent: turns have a least interval, in which the mean turn takes the planned part of the maximum.
 #[derive(Debug)]
 struct Pace {
     most_percent: u8,
@@ -191,7 +194,7 @@ impl Pace {
     /// Adapts the interval. `used`: CPU time of the agent so far, with its system calls and wake-ups.
     fn adapt(&mut self, used: Nanos) {
         let each = used.saturating_sub(self.used).as_ns() / self.turns.max(1);
-        self.interval = Nanos::ns(each * 100 / u64::from(self.most_percent)).min(INTERVAL_MOST);
+        self.interval = Nanos::ns(each * 100 * 100 / (u64::from(self.most_percent) * PLANNED)).min(INTERVAL_MOST);
         (self.turns, self.used) = (0, used);
     }
 }
@@ -202,18 +205,18 @@ mod tests {
 
     #[test]
     fn turns_are_as_far_apart_as_their_cpu_time_demands() {
-        let mut pace = Pace::new(5, Nanos::ns(70));
+        let mut pace = Pace::new(5, Nanos::ns(60));
         pace.begin(Instant::at_ns(1_000));
         assert_eq!(pace.next(), Instant::at_ns(1_000), "nothing is known of their CPU time");
         for at in 2..=10 {
             pace.begin(Instant::at_ns(at * 1_000));
         }
-        pace.adapt(Nanos::ns(370));
-        assert_eq!(pace.next(), Instant::at_ns(10_600), "a turn took 30 ns");
+        pace.adapt(Nanos::ns(420));
+        assert_eq!(pace.next(), Instant::at_ns(10_800), "a turn took 36 ns, which are 4.5 percent of 800 ns");
         pace.begin(Instant::at_ns(20_000));
-        pace.adapt(Nanos::ns(380));
+        pace.adapt(Nanos::ns(429));
         assert_eq!(pace.next(), Instant::at_ns(20_200));
-        pace.adapt(Nanos::ns(380));
+        pace.adapt(Nanos::ns(429));
         assert_eq!(pace.next(), Instant::at_ns(20_000), "no turn took any time");
         pace.adapt(Nanos::s(9));
         assert_eq!(pace.next(), Instant::at_ns(20_000) + INTERVAL_MOST);

@@ -19,7 +19,7 @@ pub(crate) struct Options {
     /// Raise interactive tasks of SCHED_OTHER in this guest while they are interactive
     #[arg(long, value_name = "HOW", default_value = "none")]
     pub(crate) prioritise: Prioritise,
-    /// Maximum CPU time of the agent, in percent of a CPU. Beyond it, hints are late
+    /// Maximum CPU time of the agent, in percent of a CPU. From nine tenths of it on, hints are late
     #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) cpu_most: u8,
     /// Print the hints, one JSON object a line, instead of publishing them

@@ -137,6 +137,19 @@ impl Booster {
         due.min(lapse).min(self.coordinator.next_at_most().max(self.decided.saturating_add(AGAIN)))
     }
 
+    /// Returns the instant at which the last request lapses, unless it is renewed. Without a request, an instant that has passed.
+    #[must_use]
+    pub fn lapses(&self) -> Instant {
+        let requests = self.vcpus.iter().filter(|vcpu| vcpu.protocol.request.is_some());
+        requests.map(|vcpu| vcpu.until).max().unwrap_or(self.decided)
+    }
+
+    /// Returns the number of boosts that were refused or ended because the budget was used up.
+    #[must_use]
+    pub fn over_budget(&self) -> u64 {
+        self.coordinator.over_budget
+    }
+
     /// Returns the boosted time so far.
     #[must_use]
     pub fn boosted(&self) -> Nanos {

@@ -14,6 +14,7 @@ mod watch;
 
 pub use apart::remove_groups;
 pub(crate) use apart::{places, sweep};
+pub(crate) use handle::urgently;
 pub use handle::{Handle, this_program};
 pub use name::COMMAND;
 pub(crate) use name::{AGENT_PREFIX, KEEPER, NAME};

@@ -149,6 +149,22 @@ impl Timer {
         }
     }
 
+    /// Returns the timer that another process has [shared](Timer::share) with this one.
+    #[must_use]
+    pub fn shared(handle: OwnedFd) -> Timer {
+        Timer { handle }
+    }
+
+    /// Returns another handle to this timer, for another process. The timer goes off also if this process has ended or is stopped, and each
+    /// expiry is reported to one of the processes.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn share(&self) -> Result<OwnedFd> {
+        let remedy = "raise the limit of open files (ulimit -n)";
+        self.handle.try_clone().map_err(|error| Error::from(error, "share a timer", remedy))
+    }
+
     /// Arms the timer for `at`. The timer expires at once if `at` has passed. [`Instant::NEVER`] disarms the timer.
     /// Replaces an earlier setting.
     ///

@@ -2,9 +2,10 @@
 
 use crate::{Error, Result};
 use rustix::net::sockopt::{socket_acceptconn, socket_peercred};
-use rustix::net::{SocketAddrUnix, getsockname};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, getsockname, sendmsg};
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
@@ -130,6 +131,19 @@ fn inode(path: &Path) -> Option<u64> {
 
 fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// Sends `bytes` through `stream`, with a descriptor of this process for the process at the other end (SCM_RIGHTS, unix(7)).
+///
+/// # Errors
+/// The other end is closed, takes no more bytes now, or takes no descriptor.
+pub fn send_with(stream: &UnixStream, bytes: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let (mut space, descriptors) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], [descriptor]);
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    assert!(rights.push(SendAncillaryMessage::ScmRights(&descriptors)), "the space is for one descriptor");
+    let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut rights, SendFlags::NOSIGNAL)?;
+    // The descriptor goes with the first byte.
+    (&mut &*stream).write_all(&bytes[sent..])
 }
 
 /// Credentials of the process that has opened the other end of a Unix socket, as of that moment.

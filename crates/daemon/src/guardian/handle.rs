@@ -156,8 +156,8 @@ impl Handle {
     }
 }
 
-/// Runs `work` at the guardian's priority, if permitted, so that a process forked in `work` does not wait behind a hog.
-fn urgently<T>(work: impl FnOnce() -> T) -> T {
+/// Runs `work` at the guardian's priority, if permitted, so that a process or thread that `work` starts does not wait behind a hog.
+pub(crate) fn urgently<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me);
     let class = Attributes::of(attributes::Policy::Fifo { priority: priority::GUARDIAN });

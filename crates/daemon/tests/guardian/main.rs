@@ -1,10 +1,11 @@
-//! Live tests of the guardian. Real processes run under a daemon, and the daemon or its guardian is killed, stopped or
+//! Live tests of the guardians. Real processes run under a daemon, or are boosted, and the daemon, the booster or a guardian is killed, stopped or
 //! ended.
 //!
 //! This program has all roles. Besides the tests, the roles are a stand-in for the daemon (`daemon DIRECTORY PID…`) and
-//! the guardian (`guardian DIRECTORY`, started by the daemon). The role `restless` is a daemon that changes its victims
+//! the guardian (`guardian DIRECTORY`, started by the daemon), a booster (`booster VCPU MAIN-LOOP`) and the guardian of its loans. The role `restless` is a daemon that changes its victims
 //! as often as possible. The role `victim` is a process whose threads a daemon changes.
 
+mod boosts;
 mod roles;
 mod tests;
 
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 /// A test, with its name.
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 12] = [
     ("all_threads_are_restored_when_the_daemon_is_killed", tests::all_threads_are_restored_when_the_daemon_is_killed),
     (
         "a_stopped_daemon_is_killed_and_all_threads_are_restored",
@@ -29,6 +30,19 @@ const TESTS: [Test; 8] = [
     ("a_guardian_that_is_stopped_is_missed_and_replaced", tests::a_guardian_that_is_stopped_is_missed_and_replaced),
     ("an_orderly_end_leaves_no_guardian_and_no_table", tests::an_orderly_end_leaves_no_guardian_and_no_table),
     ("a_guardian_without_a_table_does_not_begin", tests::a_guardian_without_a_table_does_not_begin),
+    (
+        "a_vcpu_is_boosted_by_a_hint_and_before_a_timer_and_for_a_short_time",
+        boosts::a_vcpu_is_boosted_by_a_hint_and_before_a_timer_and_for_a_short_time,
+    ),
+    (
+        "a_guest_that_floods_its_port_stays_within_its_budget_and_its_vcpu_comes_back",
+        boosts::a_guest_that_floods_its_port_stays_within_its_budget_and_its_vcpu_comes_back,
+    ),
+    (
+        "a_booster_that_is_stopped_or_killed_leaves_no_thread_boosted",
+        boosts::a_booster_that_is_stopped_or_killed_leaves_no_thread_boosted,
+    ),
+    ("a_guardian_of_loans_that_is_killed_is_replaced", boosts::a_guardian_of_loans_that_is_killed_is_replaced),
 ];
 
 fn main() -> ExitCode {
@@ -43,6 +57,12 @@ fn main() -> ExitCode {
             end.remove_groups();
             code
         }
+        ["loan-guardian", priority, booster, donors @ ..] => {
+            let donors: Vec<String> = donors.iter().map(ToString::to_string).collect();
+            daemon::boosts::guard(priority.parse().unwrap(), booster, &donors).unwrap();
+            ExitCode::SUCCESS
+        }
+        ["booster", threads @ ..] => boosts::booster(threads),
         ["daemon", directory, victims @ ..] => roles::daemon(directory, victims),
         ["restless", directory, victims @ ..] => roles::restless(directory, victims),
         ["victim"] => roles::victim(),

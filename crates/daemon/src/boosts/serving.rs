@@ -1,0 +1,275 @@
+//! [`Serving`]: the thread that reads the hints of a VM, and boosts its vCPUs.
+
+use super::loans::{Lent, Loans, VmThreads};
+use coordination::wire::{self, FromGuest, FromHost, Refusal, VERSION};
+use coordination::{Booster, Coordination, Stream};
+use sched::{Instant, Nanos};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use sys::event::{Bell, Waiting};
+use sys::{Error, Result, clock};
+
+/// Maximum number of bytes that are read at once, the pause after a read of so many, and that after any other read: a guest that floods its
+/// port takes no more of the host.
+const READ_MOST: usize = 64 * wire::SIZE;
+const FLOODED: Nanos = Nanos::ms(5);
+const READ_APART: Nanos = Nanos::us(200);
+/// Time from the instant at which the boosts of all vCPUs have lapsed until the guardian ends the loans: this thread comes first.
+const LATE: Nanos = Nanos::ms(2);
+/// Interval between reports.
+const REPORT: Nanos = Nanos::s(1);
+/// The sources of events.
+const END: u64 = 0;
+const PORT: u64 = 1;
+const LOANS: u64 = 2;
+
+/// How a VM is boosted.
+#[expect(missing_debug_implementations, reason = "a function has nothing to show")]
+#[derive(Clone, Copy)]
+pub struct Options<'o> {
+    /// The protocol, the boost, which is a real-time priority of at most 90, and the limits.
+    pub with: Coordination,
+    /// This program, which runs the guardian of loans as its command [`COMMAND`](super::COMMAND).
+    pub program: &'o Path,
+    /// Ends the boosts when it rings.
+    pub end: &'o Bell,
+    /// Receives what came of the hints, once a second. It must not block.
+    pub report: &'o dyn Fn(Boosted),
+}
+
+/// What came of the hints of a VM.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Boosted {
+    /// Whether an agent is welcome now.
+    pub is_welcome: bool,
+    /// Number of hints.
+    pub hints: u64,
+    /// Number of boosts of vCPUs.
+    pub boosts: u64,
+    /// CPU time of the vCPUs and of the carriers while they were boosted.
+    pub boosted: Nanos,
+    /// Number of boosts that were refused or ended because the budget was used up.
+    pub over_budget: u64,
+    /// Number of bytes that were no message, and of hints that came late, twice or about a vCPU that the guest lacks.
+    pub dropped: u64,
+}
+
+/// Why the boosts of a VM ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// The caller has requested it.
+    Requested,
+    /// The VM has closed the port.
+    Closed,
+    /// A vCPU has ended.
+    Ended,
+}
+
+/// The thread that reads hints.
+pub(super) struct Serving<'a> {
+    port: UnixStream,
+    threads: &'a VmThreads,
+    options: Options<'a>,
+    priority: u32,
+    loans: Loans,
+    stream: Stream,
+    booster: Booster,
+    /// Whether each vCPU is boosted.
+    boosted: Vec<bool>,
+    /// Whether the last hello was welcome.
+    is_welcome: bool,
+    /// Instant from which the port is read again.
+    resumes: Instant,
+    /// Instant of the next report.
+    reports: Instant,
+    hints: u64,
+    boosts: u64,
+}
+
+impl<'a> Serving<'a> {
+    pub(super) fn new(
+        port: UnixStream,
+        threads: &'a VmThreads,
+        options: Options<'a>,
+        priority: u32,
+        loans: Loans,
+    ) -> Serving<'a> {
+        let (vcpus, now) = (threads.vcpus.len(), clock::now());
+        Serving {
+            port,
+            threads,
+            options,
+            priority,
+            loans,
+            stream: Stream::default(),
+            booster: Booster::new(options.with, vcpus, now),
+            boosted: vec![false; vcpus],
+            is_welcome: false,
+            resumes: Instant::ZERO,
+            reports: now,
+            hints: 0,
+            boosts: 0,
+        }
+    }
+
+    /// Serves the port until the end of the boosts.
+    pub(super) fn run(mut self) -> Result<(Boosted, Over)> {
+        let over = loop {
+            // The sources change with the loans.
+            match self.serve_with_loans()? {
+                Some(over) => break over,
+                None if !self.renew_loans()? => break Over::Ended,
+                None => {}
+            }
+        };
+        self.booster.clear();
+        self.decide()?;
+        Ok((self.found(), over))
+    }
+
+    /// Serves the port until a loan or its guardian ends: `None`; or until the end of the boosts.
+    fn serve_with_loans(&mut self) -> Result<Option<Over>> {
+        let (alone, both) = (Waiting::new()?, Waiting::new()?);
+        for waiting in [&alone, &both] {
+            waiting.add(self.options.end, END)?;
+            waiting.add(&*self.loans.ended, LOANS)?;
+            waiting.add(&self.loans.guardian, LOANS)?;
+        }
+        both.add(&self.port, PORT)?;
+        loop {
+            let now = clock::now();
+            if self.reports <= now {
+                (self.options.report)(self.found());
+                self.reports = now.saturating_add(REPORT);
+            }
+            let next = self.booster.next().min(self.reports);
+            let event = match self.resumes > now {
+                true => alone.next(next.min(self.resumes))?,
+                false => both.next(next)?,
+            };
+            match event {
+                Some(END) => return Ok(Some(Over::Requested)),
+                Some(LOANS) => return Ok(None),
+                Some(PORT) if !self.read() => return Ok(Some(Over::Closed)),
+                _ => {}
+            }
+            self.decide()?;
+        }
+    }
+
+    /// Begins new loans in place of those that have ended. Returns false if a vCPU has ended.
+    fn renew_loans(&mut self) -> Result<bool> {
+        // A hint from before a stop of this process says nothing of now.
+        self.booster.clear();
+        self.decide()?;
+        match Loans::begin(self.threads, self.options.program, self.priority + 3) {
+            Ok(loans) => self.loans = loans,
+            Err(Error::Gone(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// Returns what came of the hints so far.
+    fn found(&self) -> Boosted {
+        Boosted {
+            is_welcome: self.is_welcome,
+            hints: self.hints,
+            boosts: self.boosts,
+            boosted: self.booster.boosted(),
+            over_budget: self.booster.over_budget(),
+            dropped: self.stream.skipped + self.booster.dropped(),
+        }
+    }
+
+    /// Reads messages. Returns false if the VM has closed the port.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; READ_MOST];
+        let length = match self.port.read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(length) => length,
+            Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        };
+        let now = clock::now();
+        self.resumes = now.saturating_add(if length == READ_MOST { FLOODED } else { READ_APART });
+        let mut messages = Vec::new();
+        self.stream.read(&bytes[..length], FromGuest::read, |message| messages.push(message));
+        for message in messages {
+            match message {
+                FromGuest::Hello { vcpus, versions, .. } => self.answer(vcpus, versions),
+                FromGuest::Hint(_) if !self.is_welcome => {}
+                FromGuest::Hint(hint) => {
+                    self.hints += 1;
+                    self.booster.receive(hint, now);
+                }
+                FromGuest::Goodbye => {
+                    self.booster.clear();
+                    self.is_welcome = false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Answers a hello. All earlier hints are void.
+    fn answer(&mut self, vcpus: u16, (oldest, newest): (u8, u8)) {
+        self.booster.clear();
+        let answer = if !(oldest..=newest).contains(&VERSION) {
+            FromHost::Refused(Refusal::Version)
+        } else if usize::from(vcpus) != self.loans.vcpus.len() {
+            FromHost::Refused(Refusal::Vcpus)
+        } else {
+            let Coordination { protocol, budget, window, .. } = self.options.with;
+            FromHost::Welcome { version: VERSION, protocol, budget, window }
+        };
+        self.is_welcome = matches!(answer, FromHost::Welcome { .. });
+        // The host never waits for a guest: an agent that misses the answer says hello again.
+        let _: io::Result<usize> = self.port.write(&answer.bytes());
+    }
+
+    fn decide(&mut self) -> Result<()> {
+        let is_boosted = self.boosted.clone();
+        let was_any = is_boosted.contains(&true);
+        let of_vcpu = |(lent, &is_boosted): (&mut Lent, &bool)| if is_boosted { lent.used() } else { Nanos::ZERO };
+        let used: Vec<Nanos> = self.loans.vcpus.iter_mut().zip(&is_boosted).map(of_vcpu).collect();
+        if was_any {
+            self.spend_carriers();
+        }
+        let boosted = &mut self.boosted;
+        self.booster.decide(clock::now(), &used, |vcpu, boost| boosted[vcpu] = boost.is_some());
+        let is_any = boosted.contains(&true);
+        self.loans.lapse_at(if is_any { self.booster.lapses().saturating_add(LATE) } else { Instant::NEVER })?;
+        if is_any && !was_any {
+            self.loans.carriers.iter().try_for_each(|lent| lent.set(Some(self.priority + 1)))?;
+            for lent in &mut self.loans.carriers {
+                lent.used();
+            }
+        }
+        for (vcpu, lent) in self.loans.vcpus.iter_mut().enumerate() {
+            if self.boosted[vcpu] == is_boosted[vcpu] {
+                continue;
+            }
+            // The kernel brings the CPU time of a thread up to date when its priority changes, and else at a tick.
+            lent.set(self.boosted[vcpu].then_some(self.priority))?;
+            let time = lent.used();
+            if self.boosted[vcpu] {
+                self.boosts += 1;
+            } else {
+                self.booster.spend(time);
+            }
+        }
+        if was_any && !is_any {
+            self.loans.carriers.iter().try_for_each(|lent| lent.set(None))?;
+            self.spend_carriers();
+        }
+        Ok(())
+    }
+
+    /// Counts the CPU time of the carriers since the last call.
+    fn spend_carriers(&mut self) {
+        for lent in &mut self.loans.carriers {
+            self.booster.spend(lent.used());
+        }
+    }
+}

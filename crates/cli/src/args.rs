@@ -2,6 +2,7 @@
 
 use crate::certs_args::Certs;
 use crate::core_args::Core;
+use crate::guest_args::{GUEST_EXIT_CODES, Guest};
 use crate::live_load::LiveLoad;
 use crate::raising::Raising;
 use crate::scx::Scx;
@@ -114,6 +115,9 @@ pub(crate) enum Command {
     /// end a promise, u to undo, and q to end.
     #[command(after_help = SERVICE_EXIT_CODES)]
     Top(Top),
+    /// Boost the vCPUs of a VM by the hints of the agent in its guest (docs/coordination.md)
+    #[command(after_help = GUEST_EXIT_CODES)]
+    Guest(Guest),
     /// Give everything back: end the daemon, if it still lives, and restore all threads that it has changed
     #[command(after_help = RELEASE_EXIT_CODES)]
     Release(Release),
@@ -125,6 +129,17 @@ pub(crate) enum Command {
         /// The inherited private mount of the freezer
         #[arg(value_name = "FD")]
         mount: Option<i32>,
+    },
+    /// (internal) Guardian of the loans to a VM: standard input is a timer
+    #[command(hide = true)]
+    LoanGuardian {
+        /// Real-time priority of the guardian
+        priority: u32,
+        /// The process that lends, TID:START
+        booster: String,
+        /// Its donors, TID:START
+        #[arg(required = true)]
+        donors: Vec<String>,
     },
     /// (internal) Core of the front end at the other end of the inherited socket FD, or resident core
     #[command(hide = true)]

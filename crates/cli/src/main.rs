@@ -13,6 +13,8 @@ mod doctor;
 mod experiments;
 mod failure;
 mod ftrace;
+mod guest;
+mod guest_args;
 mod live_load;
 mod man_pages;
 mod measurement;
@@ -65,6 +67,16 @@ fn main() -> ExitCode {
         end.remove_groups();
         return code;
     }
+    if let Some(Command::LoanGuardian { priority, booster, donors }) = &cli.command {
+        // It survives the signals, too.
+        return match daemon::boosts::guard(*priority, booster, donors) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                output::complain(&format!("tactus loan-guardian: {error}"));
+                ExitCode::FAILURE
+            }
+        };
+    }
     if let Some(Command::Core(args)) = &cli.command {
         return core_process::run(args);
     }
@@ -115,8 +127,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Top(args)) => service::top(&args)?,
         Some(Command::Page(args)) => service::page(&args)?,
         Some(Command::Certs(args)) => certs::run(&args)?,
+        Some(Command::Guest(args)) => return guest::run(&args),
         Some(Command::Release(args)) => release::run(&args)?,
-        Some(Command::Guardian { .. } | Command::Core(_)) => {
+        Some(Command::Guardian { .. } | Command::LoanGuardian { .. } | Command::Core(_)) => {
             unreachable!("it was run before anything was arranged")
         }
         Some(Command::Work(args)) => process::work(&args)?,

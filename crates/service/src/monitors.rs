@@ -1,25 +1,22 @@
-//! [`Monitors`]: asks VMs of QEMU for the threads of their vCPUs, by QMP (qemu.org, docs/interop/qmp-spec.rst).
+//! [`Monitors`]: asks VMs of QEMU for the threads of their vCPUs, by QMP.
 //!
 //! QEMU names these threads only with `-name NAME,debug-threads=on`, which libvirt sets. Without names, its monitor knows
 //! them. A monitor serves one client at a time, so it is asked once, and left at once; while another program uses it, the
 //! VM stays as it is. The monitors of libvirt belong to libvirt.
 
 use crate::inventory::Found;
+use crate::qmp::Qmp;
 use daemon::dispatch::Role;
 use sched::{Instant, Nanos};
-use serde_json::{Value, json};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+use sys::clock;
 use sys::thread::{self, Identity, Thread};
-use sys::{clock, local_socket};
 
 /// Maximum time to wait for a reply.
 const REPLY: Duration = Duration::from_millis(300);
-/// Maximum length of the replies to one VM. Unit: bytes.
-const REPLIES_MOST: u64 = 1 << 20;
 /// Pause before the first and between further attempts, and the time after which the VM is asked no more. A monitor
 /// answers when QEMU has started.
 const PAUSE: Nanos = Nanos::ms(200);
@@ -125,37 +122,8 @@ fn vcpus(monitor: &Monitor) -> Option<io::Result<Vec<u32>>> {
 
 /// Asks the monitor at `socket` of process `pid`.
 fn query(socket: &Path, pid: u32) -> io::Result<Vec<u32>> {
-    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
-    let stream = UnixStream::connect(socket)?;
-    // The owner of the VM chooses the path, which may name a socket of another program.
-    let peer = local_socket::peer(&stream).map_err(io::Error::other)?;
-    if peer.pid != pid {
-        return Err(wrong("the socket is of another process"));
-    }
-    stream.set_read_timeout(Some(REPLY))?;
-    stream.set_write_timeout(Some(REPLY))?;
-    let mut lines = BufReader::new((&stream).take(REPLIES_MOST)).lines();
-    let mut read = |key: &str| -> io::Result<Value> {
-        loop {
-            let line = lines.next().ok_or_else(|| wrong("the monitor has ended"))??;
-            let reply: Value = serde_json::from_str(&line)?;
-            if let Some(value) = reply.get(key) {
-                return Ok(value.clone());
-            }
-            if reply.get("event").is_none() {
-                return Err(wrong("the monitor refuses"));
-            }
-        }
-    };
-    read("QMP")?;
-    let say = |command: &str| (&stream).write_all(format!("{}\n", json!({ "execute": command })).as_bytes());
-    say("qmp_capabilities")?;
-    read("return")?;
-    say("query-cpus-fast")?;
-    let reply = read("return")?;
-    let cpus = reply.as_array().ok_or_else(|| wrong("the reply is no list of CPUs"))?;
-    let tid = |cpu: &Value| u32::try_from(cpu.get("thread-id")?.as_u64()?).ok();
-    Ok(cpus.iter().filter_map(tid).collect())
+    let mut monitor = Qmp::connect(socket, pid, REPLY)?;
+    monitor.vcpus().map_err(|failed| io::Error::other(failed.to_string()))
 }
 
 #[cfg(test)]

@@ -1,0 +1,183 @@
+//! `tactus guest`: boosts of a VM by the hints of the agent in its guest.
+
+use crate::failure::{Failure, refused, usage};
+use crate::guest_args::{Attach, Guest, GuestCommand};
+use crate::output;
+use crate::terminal::safe;
+use anyhow::Context;
+use coordination::{Boost, Coordination, Protocol};
+use daemon::Explanation;
+use daemon::boosts::{Boosted, Options, Over, serve};
+use daemon::guardian::this_program;
+use indicatif::{ProgressBar, ProgressStyle};
+use sched::{Class, Instant, Nanos, RtPriority};
+use serde::Serialize;
+use service::HintPort;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+use sys::clock;
+use sys::event::Bell;
+
+/// Window of the budget.
+const WINDOW: Nanos = Nanos::ms(100);
+/// Interval between looks for an interrupt and for the end.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time without an agent after which its absence is reported.
+const NO_AGENT: Nanos = Nanos::s(5);
+
+pub(crate) fn run(args: &Guest) -> Result<ExitCode, Failure> {
+    let GuestCommand::Attach(args) = &args.command;
+    attach(args)
+}
+
+/// What came of the hints of a VM.
+#[derive(Serialize, Debug)]
+struct Attached<'a> {
+    vm: &'a str,
+    length_ns: u64,
+    hints: u64,
+    boosts: u64,
+    boosted_ns: u64,
+    budget_percent: u8,
+    over_budget: u64,
+    dropped: u64,
+    vm_has_ended: bool,
+}
+
+fn attach(args: &Attach) -> Result<ExitCode, Failure> {
+    let length = args.length.as_deref().map(input::duration::length).transpose()?;
+    if length == Some(Nanos::ZERO) {
+        return Err(usage("a VM cannot be boosted for no time".to_string(), "use --for with a time such as 10s"));
+    }
+    let _in_order = output::end_in_order();
+    let port = HintPort::attach(&args.vm, args.port.as_deref()).map_err(|reason| refused(&reason))?;
+    if let Some(Explanation { reason, remedy }) = &port.warning {
+        output::complain(&format!("warning: {reason}; {remedy}"));
+    }
+    let begin = clock::now();
+    let end = length.map_or(Instant::NEVER, |length| begin.saturating_add(length));
+    let served = boost(args, &port, begin, end);
+    let name = port.name.clone();
+    let detached = port.detach();
+    let (found, over) = served?;
+    let interrupted = output::is_interrupted();
+    let attached = Attached {
+        vm: &name,
+        length_ns: clock::now().since(begin).as_ns(),
+        hints: found.hints,
+        boosts: found.boosts,
+        boosted_ns: found.boosted.as_ns(),
+        budget_percent: args.budget,
+        over_budget: found.over_budget,
+        dropped: found.dropped,
+        vm_has_ended: over != Over::Requested,
+    };
+    output::print(&if args.json { output::json(&attached)? } else { text(&attached) })?;
+    detached.map_err(|reason| anyhow::anyhow!("{}; {}", reason.reason, reason.remedy))?;
+    Ok(if interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// Boosts the VM until `end`, an interrupt, or the end of the VM. Shows what comes of it meanwhile.
+fn boost(args: &Attach, port: &HintPort, begin: Instant, end: Instant) -> Result<(Boosted, Over), Failure> {
+    let priority = RtPriority::new(args.priority).expect("the command line has its range");
+    let boost = Boost::like(Class::RoundRobin(priority)).expect("the class is a real-time class");
+    let budget = Nanos::ns(WINDOW.as_ns() * u64::from(args.budget) / 100);
+    let with = Coordination { boost, interrupt: boost, budget, window: WINDOW, ..Coordination::new(Protocol::S0) };
+    let stop = Bell::new().map_err(|error| refused(&error.into()))?;
+    let stream = port.stream.try_clone().context("cannot use the port twice")?;
+    let (sender, reports) = channel();
+    let sender = Mutex::new(sender);
+    let served = std::thread::scope(|scope| {
+        let serving = || {
+            let report = |found| {
+                // The receiver stays to the end.
+                let _ = sender.lock().expect("one thread reports").send(found);
+            };
+            serve(stream, &port.threads, Options { with, program: this_program(), end: &stop, report: &report })
+        };
+        let builder = std::thread::Builder::new().name("tactus-hints".to_string());
+        let serving = builder.spawn_scoped(scope, serving).context("cannot start a thread")?;
+        show(&port.name, &reports, begin, || output::is_interrupted() || clock::now() >= end || serving.is_finished());
+        stop.ring();
+        serving.join().map_err(|_| anyhow::anyhow!("the thread that reads hints has failed"))
+    });
+    served?.map_err(|error| refused(&error.into()))
+}
+
+/// Shows the latest report until `is_over`: on a terminal a line that changes, or else a line when the agent comes and goes.
+fn show(name: &str, reports: &Receiver<Boosted>, begin: Instant, is_over: impl Fn() -> bool) {
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is right"));
+    let is_line = !std::io::stderr().is_terminal();
+    let name = safe(name, false);
+    let (mut before, mut is_told) = (Boosted::default(), false);
+    if is_line {
+        output::complain(&format!("{name}: the port is attached; waiting for its agent"));
+    }
+    while !is_over() {
+        match reports.recv_timeout(LOOK) {
+            Ok(found) => {
+                if is_line && found.is_welcome != before.is_welcome {
+                    output::complain(&format!(
+                        "{name}: the agent {}",
+                        if found.is_welcome { "is there" } else { "has left" }
+                    ));
+                }
+                is_told |= found.is_welcome;
+                bar.set_message(format!("{name}: {}", line(&found, &before)));
+                before = found;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if !is_told && clock::now().saturating_since(begin) > NO_AGENT {
+            is_told = true;
+            bar.suspend(|| {
+                let how = "install the package tactus-guest in the guest, as docs/coordination.md says";
+                output::complain(&format!("{name}: no agent says hello; {how}"));
+            });
+        }
+    }
+    bar.finish_and_clear();
+}
+
+/// Describes a second.
+fn line(found: &Boosted, before: &Boosted) -> String {
+    if !found.is_welcome {
+        return "waiting for the agent".to_string();
+    }
+    let percent = (found.boosted.saturating_sub(before.boosted)).as_ns() / 10_000_000;
+    format!(
+        "{} hints a second, {} boosts, {percent} % of a CPU boosted",
+        found.hints - before.hints,
+        found.boosts - before.boosts
+    )
+}
+
+fn text(it: &Attached<'_>) -> String {
+    let name = safe(it.vm, false);
+    let tenths = it.boosted_ns.saturating_mul(1_000) / it.length_ns.max(1);
+    let mut text = format!(
+        "{name}: {} hints and {} boosts in {}; boosted for {}, {}.{} % of a CPU (at most {} %)\n",
+        it.hints,
+        it.boosts,
+        Nanos::ns(it.length_ns),
+        Nanos::ns(it.boosted_ns),
+        tenths / 10,
+        tenths % 10,
+        it.budget_percent
+    );
+    for (count, what) in [(it.over_budget, "boosts beyond the budget"), (it.dropped, "messages or bytes without a use")]
+    {
+        if count > 0 {
+            text += &format!("{count} {what}\n");
+        }
+    }
+    if it.vm_has_ended {
+        text += "the VM has ended\n";
+    }
+    text
+}

@@ -1,0 +1,44 @@
+//! The options of `tactus guest`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+pub(crate) const GUEST_EXIT_CODES: &str = "No attribute of the VM changes: threads of this command lend their priority to the vCPUs for at most 8 ms \
+    at a time, and a guardian ends the loans if this command dies or hangs.
+
+Exit codes: 0 success, also if the VM has ended; 1 failure; 2 invalid or refused input, nothing was changed; 130 interrupted, and \
+    the port is detached.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Guest {
+    #[command(subcommand)]
+    pub(crate) command: GuestCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum GuestCommand {
+    /// Attach a port for hints to a running VM of QEMU, and boost its vCPUs until this command is interrupted
+    #[command(after_help = GUEST_EXIT_CODES)]
+    Attach(Attach),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Attach {
+    /// Id, name or pid of the VM
+    pub(crate) vm: String,
+    /// Socket of a virtio-serial port `tactus.hints` that the VM has already, such as a channel of libvirt
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) port: Option<PathBuf>,
+    /// CPU time for which the VM may be boosted in each 100 ms, in percent of a CPU
+    #[arg(long, value_name = "PERCENT", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) budget: u8,
+    /// Real-time priority that is lent to a vCPU. The clients of a core are above it
+    #[arg(long, value_name = "PRIORITY", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=90))]
+    pub(crate) priority: u8,
+    /// End after this time, such as 10s or 5min; by default, at an interrupt
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) length: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

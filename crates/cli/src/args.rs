@@ -2,7 +2,7 @@
 
 use crate::certs_args::Certs;
 use crate::core_args::Core;
-use crate::guest_args::{GUEST_EXIT_CODES, Guest};
+use crate::guest_args::{GUEST_EXIT_CODES, Guest, LoanGuardian};
 use crate::live_load::LiveLoad;
 use crate::raising::Raising;
 use crate::scx::Scx;
@@ -132,15 +132,7 @@ pub(crate) enum Command {
     },
     /// (internal) Guardian of the loans to a VM: standard input is a timer
     #[command(hide = true)]
-    LoanGuardian {
-        /// Real-time priority of the guardian
-        priority: u32,
-        /// The process that lends, TID:START
-        booster: String,
-        /// Its donors, TID:START
-        #[arg(required = true)]
-        donors: Vec<String>,
-    },
+    LoanGuardian(LoanGuardian),
     /// (internal) Core of the front end at the other end of the inherited socket FD, or resident core
     #[command(hide = true)]
     Core(Core),

@@ -42,3 +42,14 @@ pub(crate) struct Attach {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+#[derive(Args, Debug)]
+pub(crate) struct LoanGuardian {
+    /// Real-time priority of the guardian
+    pub(crate) priority: u32,
+    /// The process that lends, TID:START
+    pub(crate) booster: String,
+    /// Its donors, TID:START
+    #[arg(required = true)]
+    pub(crate) donors: Vec<String>,
+}

@@ -67,9 +67,9 @@ fn main() -> ExitCode {
         end.remove_groups();
         return code;
     }
-    if let Some(Command::LoanGuardian { priority, booster, donors }) = &cli.command {
+    if let Some(Command::LoanGuardian(args)) = &cli.command {
         // It survives the signals, too.
-        return match daemon::boosts::guard(*priority, booster, donors) {
+        return match daemon::boosts::guard(args.priority, &args.booster, &args.donors) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 output::complain(&format!("tactus loan-guardian: {error}"));
@@ -129,7 +129,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Certs(args)) => certs::run(&args)?,
         Some(Command::Guest(args)) => return guest::run(&args),
         Some(Command::Release(args)) => release::run(&args)?,
-        Some(Command::Guardian { .. } | Command::LoanGuardian { .. } | Command::Core(_)) => {
+        Some(Command::Guardian { .. } | Command::LoanGuardian(_) | Command::Core(_)) => {
             unreachable!("it was run before anything was arranged")
         }
         Some(Command::Work(args)) => process::work(&args)?,

@@ -9,6 +9,7 @@ use crate::qmp::{Failed, Qmp};
 use daemon::Explanation;
 use daemon::boosts::VmThreads;
 use daemon::dispatch::Role;
+use sched::Nanos;
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::AsFd;
@@ -25,6 +26,9 @@ const PORT: &str = "tactus-hints";
 const BUS: &str = "tactus-serial";
 /// Maximum time to wait for a reply of the monitor. A VM on a busy host answers late.
 const REPLY: Duration = Duration::from_secs(5);
+/// Interval between attempts to remove the character device of a removed port, and their maximum number.
+const RELEASE: Nanos = Nanos::ms(10);
+const RELEASES: u32 = 200;
 
 /// The port of a VM for hints.
 #[derive(Debug)]
@@ -245,7 +249,13 @@ fn has(monitor: &mut Qmp, id: &str) -> bool {
 fn remove_port(monitor: &mut Qmp) {
     let id = json!({ "id": PORT });
     let _ = monitor.execute("device_del", &id);
-    let _ = monitor.execute("chardev-remove", &id);
+    for _ in 0..RELEASES {
+        match monitor.execute("chardev-remove", &id) {
+            // QEMU frees the port a little later (RCU).
+            Err(Failed::Refused(reason)) if reason.contains("busy") => clock::sleep(RELEASE),
+            _ => return,
+        }
+    }
 }
 
 /// Removes the bus, which takes the cooperation of the guest.
@@ -257,5 +267,91 @@ fn remove_bus(monitor: &mut Qmp) -> Result<(), Failed> {
     match has(monitor, BUS) {
         true => monitor.hear("DEVICE_DELETED", ("device", BUS)),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::process::{Child, Command, Stdio};
+
+    /// A VM without a guest. Dropping this value ends it.
+    struct Qemu(Child);
+
+    impl Drop for Qemu {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Starts a VM with a monitor at `socket`, and waits for the monitor. `None`: QEMU is not installed.
+    fn start(socket: &Path, options: &[&str]) -> Option<Qemu> {
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args("-accel tcg -machine q35 -smp 2 -m 16 -display none -nodefaults -S".split(' ')).args(options);
+        command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", socket.display()));
+        let qemu = match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            Ok(qemu) => Qemu(qemu),
+            Err(error) => {
+                eprintln!("SKIPPED: qemu-system-x86_64: {error}");
+                return None;
+            }
+        };
+        let end = clock::now() + Nanos::s(20);
+        while Qmp::connect(socket, qemu.0.id(), REPLY).is_err() {
+            assert!(clock::now() < end, "the monitor answers");
+            clock::sleep(Nanos::ms(20));
+        }
+        Some(qemu)
+    }
+
+    #[test]
+    fn a_port_is_attached_to_a_running_vm_again_after_a_kill_and_detached() {
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("qmp.sock");
+        let Some(qemu) = start(&socket, &["-device", "virtio-serial-pci"]) else { return };
+        let pid = qemu.0.id();
+        let mut first = HintPort::attach(&pid.to_string(), None).unwrap();
+        assert_eq!((first.threads.vcpus.len(), first.threads.carriers.len()), (2, 1), "{first:?}");
+        assert_eq!(first.threads.carriers[0].tid, pid);
+        let warning = first.warning.take().expect("the bus has ioeventfd");
+        assert!(warning.reason.contains("hotplug"), "{warning:?}");
+        // The first process is killed, and the second attaches.
+        let second = HintPort::attach(&pid.to_string(), None).unwrap();
+        assert_eq!(first.stream.read(&mut [0]).unwrap(), 0, "QEMU has closed the port of the first");
+        let mut monitor = Qmp::connect(&socket, pid, REPLY).unwrap();
+        assert!(has(&mut monitor, PORT) && !has(&mut monitor, BUS));
+        drop(monitor);
+        second.detach().unwrap();
+        let mut monitor = Qmp::connect(&socket, pid, REPLY).unwrap();
+        assert!(!has(&mut monitor, PORT), "the port is detached");
+        let devices = monitor.execute("query-chardev", &Value::Null).unwrap().to_string();
+        assert!(!devices.contains(PORT), "{devices}");
+        drop((monitor, qemu));
+        let refused = HintPort::attach(&pid.to_string(), None).unwrap_err();
+        assert!(refused.reason.starts_with("no VM with the id, name or pid"), "{refused:?}");
+    }
+
+    #[test]
+    fn a_free_root_port_takes_a_bus_without_ioeventfd_and_a_vm_without_a_place_is_as_before() {
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("qmp.sock");
+        let Some(qemu) = start(&socket, &["-device", "pcie-root-port,id=free,slot=1"]) else { return };
+        let port = HintPort::attach(&qemu.0.id().to_string(), None).unwrap();
+        assert!(port.warning.is_none(), "{port:?}");
+        let mut monitor = Qmp::connect(&socket, qemu.0.id(), REPLY).unwrap();
+        assert!(has(&mut monitor, PORT) && has(&mut monitor, BUS));
+        drop((monitor, port, qemu));
+        let Some(qemu) = start(&socket, &[]) else { return };
+        let refused = HintPort::attach(&qemu.0.id().to_string(), None).unwrap_err();
+        assert!(refused.reason.contains("QEMU refuses") && refused.remedy.contains("pcie-root-port"), "{refused:?}");
+        let mut monitor = Qmp::connect(&socket, qemu.0.id(), REPLY).unwrap();
+        assert!(!has(&mut monitor, PORT) && !has(&mut monitor, BUS));
+    }
+
+    #[test]
+    fn vcpus_are_in_the_order_of_their_numbers() {
+        assert_eq!(["CPU 11/KVM", "vcpu2", "ALL CPUs/TCG"].map(number), [Some(11), Some(2), None]);
     }
 }

@@ -45,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "api",
             "certs",
+            "coordination",
             "daemon",
             "lab",
             "input",

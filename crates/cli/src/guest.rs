@@ -16,15 +16,13 @@ use service::HintPort;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
 use sys::clock;
 use sys::event::Bell;
 
 /// Window of the budget.
 const WINDOW: Nanos = Nanos::ms(100);
 /// Interval between looks for an interrupt and for the end.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Nanos = Nanos::ms(50);
 /// Time without an agent after which its absence is reported.
 const NO_AGENT: Nanos = Nanos::s(5);
 
@@ -60,10 +58,12 @@ fn attach(args: &Attach) -> Result<ExitCode, Failure> {
     let begin = clock::now();
     let end = length.map_or(Instant::NEVER, |length| begin.saturating_add(length));
     let served = boost(args, &port, begin, end);
-    let name = port.name.clone();
+    let (name, vm_runs, interrupted) = (port.name.clone(), port.vm_runs(), output::is_interrupted());
     let detached = port.detach();
+    if let Err(reason) = &detached {
+        output::complain(&format!("error: {}; {}", reason.reason, reason.remedy));
+    }
     let (found, over) = served?;
-    let interrupted = output::is_interrupted();
     let attached = Attached {
         vm: &name,
         length_ns: clock::now().since(begin).as_ns(),
@@ -73,11 +73,24 @@ fn attach(args: &Attach) -> Result<ExitCode, Failure> {
         budget_percent: args.budget,
         over_budget: found.over_budget,
         dropped: found.dropped,
-        vm_has_ended: over != Over::Requested,
+        vm_has_ended: !vm_runs,
     };
     output::print(&if args.json { output::json(&attached)? } else { text(&attached) })?;
-    detached.map_err(|reason| anyhow::anyhow!("{}; {}", reason.reason, reason.remedy))?;
-    Ok(if interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+    if vm_runs && over != Over::Requested {
+        output::complain(&format!(
+            "error: {}",
+            match over {
+                Over::Ended => "a vCPU was removed; attach the VM again",
+                _ => "the VM has closed the port; attach it again",
+            }
+        ));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(match detached {
+        Err(_) => ExitCode::FAILURE,
+        Ok(()) if interrupted => ExitCode::from(130),
+        Ok(()) => ExitCode::SUCCESS,
+    })
 }
 
 /// Boosts the VM until `end`, an interrupt, or the end of the VM. Shows what comes of it meanwhile.
@@ -88,27 +101,31 @@ fn boost(args: &Attach, port: &HintPort, begin: Instant, end: Instant) -> Result
     let with = Coordination { boost, interrupt: boost, budget, window: WINDOW, ..Coordination::new(Protocol::S0) };
     let stop = Bell::new().map_err(|error| refused(&error.into()))?;
     let stream = port.stream.try_clone().context("cannot use the port twice")?;
-    let (sender, reports) = channel();
-    let sender = Mutex::new(sender);
+    let latest = Mutex::new(None);
     let served = std::thread::scope(|scope| {
         let serving = || {
             let report = |found| {
-                // The receiver stays to the end.
-                let _ = sender.lock().expect("one thread reports").send(found);
+                // The thread with hints waits for no other one; the next report comes in a second.
+                if let Ok(mut latest) = latest.try_lock() {
+                    *latest = Some(found);
+                }
             };
             serve(stream, &port.threads, Options { with, program: this_program(), end: &stop, report: &report })
         };
         let builder = std::thread::Builder::new().name("tactus-hints".to_string());
         let serving = builder.spawn_scoped(scope, serving).context("cannot start a thread")?;
-        show(&port.name, &reports, begin, || output::is_interrupted() || clock::now() >= end || serving.is_finished());
+        show(&port.name, &latest, begin, || output::is_interrupted() || clock::now() >= end || serving.is_finished());
         stop.ring();
         serving.join().map_err(|_| anyhow::anyhow!("the thread that reads hints has failed"))
     });
-    served?.map_err(|error| refused(&error.into()))
+    served?.map_err(|error| match error {
+        error @ (sys::Error::NotPermitted { .. } | sys::Error::Absent { .. }) => refused(&error.into()),
+        error => anyhow::anyhow!(error).context("the boosts have ended").into(),
+    })
 }
 
 /// Shows the latest report until `is_over`: on a terminal a line that changes, or else a line when the agent comes and goes.
-fn show(name: &str, reports: &Receiver<Boosted>, begin: Instant, is_over: impl Fn() -> bool) {
+fn show(name: &str, latest: &Mutex<Option<Boosted>>, begin: Instant, is_over: impl Fn() -> bool) {
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is right"));
     let is_line = !std::io::stderr().is_terminal();
@@ -118,20 +135,18 @@ fn show(name: &str, reports: &Receiver<Boosted>, begin: Instant, is_over: impl F
         output::complain(&format!("{name}: the port is attached; waiting for its agent"));
     }
     while !is_over() {
-        match reports.recv_timeout(LOOK) {
-            Ok(found) => {
-                if is_line && found.is_welcome != before.is_welcome {
-                    output::complain(&format!(
-                        "{name}: the agent {}",
-                        if found.is_welcome { "is there" } else { "has left" }
-                    ));
-                }
-                is_told |= found.is_welcome;
-                bar.set_message(format!("{name}: {}", line(&found, &before)));
-                before = found;
+        clock::sleep(LOOK);
+        let found = latest.lock().ok().and_then(|mut latest| latest.take());
+        if let Some(found) = found {
+            if is_line && found.is_welcome != before.is_welcome {
+                output::complain(&format!(
+                    "{name}: the agent {}",
+                    if found.is_welcome { "is there" } else { "has left" }
+                ));
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+            is_told |= found.is_welcome;
+            bar.set_message(format!("{name}: {}", line(&found, &before)));
+            before = found;
         }
         if !is_told && clock::now().saturating_since(begin) > NO_AGENT {
             is_told = true;

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-pub(crate) const GUEST_EXIT_CODES: &str = "No attribute of the VM changes: threads of this command lend their priority to the vCPUs for at most 8 ms \
-    at a time, and a guardian ends the loans if this command dies or hangs.
+pub(crate) const GUEST_EXIT_CODES: &str = "No attribute of the VM changes: threads of this command lend their priority to the vCPUs until 8 ms \
+    after the last hint or timer, and a guardian ends the loans if this command dies or hangs.
 
 Exit codes: 0 success, also if the VM has ended; 1 failure; 2 invalid or refused input, nothing was changed; 130 interrupted, and \
     the port is detached.";

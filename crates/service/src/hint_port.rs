@@ -6,6 +6,7 @@
 
 use crate::inventory::{Found, Inventory};
 use crate::qmp::{Failed, Qmp};
+use coordination::wire::VCPUS_MAX;
 use daemon::Explanation;
 use daemon::boosts::VmThreads;
 use daemon::dispatch::Role;
@@ -13,9 +14,9 @@ use sched::Nanos;
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use sys::thread::{self, Identity, Thread};
 use sys::{clock, local_socket};
 
@@ -25,7 +26,11 @@ const NAME: &str = "tactus.hints";
 const PORT: &str = "tactus-hints";
 const BUS: &str = "tactus-serial";
 /// Maximum time to wait for a reply of the monitor. A VM on a busy host answers late.
-const REPLY: Duration = Duration::from_secs(5);
+const REPLY: Nanos = Nanos::s(5);
+/// Maximum time in which a guest releases the bus. Linux waits 5 s after the attention button of a native PCIe slot (pciehp).
+const UNPLUG: Nanos = Nanos::s(20);
+/// Maximum number of threads on the way of interrupts: the owner of the VM chooses their names.
+const CARRIERS_MOST: usize = 64;
 /// Interval between attempts to remove the character device of a removed port, and their maximum number.
 const RELEASE: Nanos = Nanos::ms(10);
 const RELEASES: u32 = 200;
@@ -39,10 +44,14 @@ pub struct HintPort {
     pub threads: VmThreads,
     /// Name of the VM.
     pub name: String,
+    /// The first thread of the VM.
+    leader: Identity,
+    /// Keeps other processes from the same VM. The kernel frees it when this process ends.
+    _lock: UnixListener,
     /// What slows messages down, and the remedy.
     pub warning: Option<Explanation>,
-    /// The monitor of a VM that got its port from it, and the pid of the VM.
-    added: Option<(PathBuf, u32)>,
+    /// The monitor of a VM that got its port from it.
+    added: Option<PathBuf>,
 }
 
 impl HintPort {
@@ -50,17 +59,19 @@ impl HintPort {
     /// libvirt's.
     ///
     /// # Errors
-    /// There is no such VM, its monitor cannot be asked, or QEMU refuses the port. The VM is as before then.
+    /// There is no such VM, another process has attached a port to it, its monitor cannot be asked, or QEMU refuses the port. The VM is as
+    /// before then, unless its monitor stops answering.
     pub fn attach(vm: &str, given: Option<&Path>) -> Result<HintPort, Explanation> {
         let vm = find(vm)?;
-        let pid = vm.identity().tid;
+        let (leader, pid) = (vm.identity(), vm.identity().tid);
+        let lock = lock(&vm)?;
         let monitor = vm.monitor.as_deref().map(|socket| Qmp::connect(socket, pid, REPLY));
         match (given, monitor) {
             (Some(socket), monitor) => {
                 let stream = connect(socket, pid)?;
                 let vcpus = monitor.and_then(Result::ok).and_then(|mut monitor| monitor.vcpus().ok());
                 let threads = threads(&vm, vcpus)?;
-                Ok(HintPort { stream, threads, name: vm.name, warning: None, added: None })
+                Ok(HintPort { stream, threads, name: vm.name, leader, _lock: lock, warning: None, added: None })
             }
             (None, Some(Ok(mut monitor))) => {
                 let refused =
@@ -68,12 +79,18 @@ impl HintPort {
                 let threads = threads(&vm, Some(monitor.vcpus().map_err(refused)?))?;
                 let (ours, theirs) = UnixStream::pair().map_err(|error| Explanation::new(error.to_string(), ""))?;
                 let warning = add(&mut monitor, &theirs).map_err(|failed| refused_port(&vm.name, &failed))?;
-                let added = vm.monitor.map(|socket| (socket, pid));
-                Ok(HintPort { stream: ours, threads, name: vm.name, warning, added })
+                let (name, added) = (vm.name, vm.monitor);
+                Ok(HintPort { stream: ours, threads, name, leader, _lock: lock, warning, added })
             }
             (None, Some(Err(error))) => Err(unreachable(&vm.name, Some(&error))),
             (None, None) => Err(unreachable(&vm.name, None)),
         }
+    }
+
+    /// Whether the VM still runs.
+    #[must_use]
+    pub fn vm_runs(&self) -> bool {
+        Thread::open_as(self.leader).is_ok()
     }
 
     /// Detaches the port, if it was added. A VM that has ended has none.
@@ -81,17 +98,30 @@ impl HintPort {
     /// # Errors
     /// The monitor cannot be asked, or the guest does not release the bus of the port.
     pub fn detach(self) -> Result<(), Explanation> {
-        let Some((socket, pid)) = self.added else { return Ok(()) };
-        let left = |why: String| {
-            Explanation::new(format!("the device {BUS} stays in {}: {why}", self.name), "attach and detach it again")
+        let Some(socket) = &self.added else { return Ok(()) };
+        let left = |device: &str, why: String| {
+            Explanation::new(format!("the device {device} stays in {}: {why}", self.name), "attach and detach it again")
         };
-        if Thread::open(pid).is_err() {
+        if !self.vm_runs() {
             return Ok(());
         }
-        let mut monitor = Qmp::connect(&socket, pid, REPLY).map_err(|error| left(error.to_string()))?;
-        remove_port(&mut monitor);
-        remove_bus(&mut monitor).map_err(|failed| left(failed.to_string()))
+        let mut monitor =
+            Qmp::connect(socket, self.leader.tid, REPLY).map_err(|error| left(PORT, error.to_string()))?;
+        remove_port(&mut monitor).map_err(|failed| left(PORT, failed.to_string()))?;
+        remove_bus(&mut monitor).map_err(|failed| left(BUS, failed.to_string()))
     }
+}
+
+/// Keeps other processes from attaching a port to `vm`, which would end this one.
+fn lock(vm: &Found) -> Result<UnixListener, Explanation> {
+    let Identity { tid, start_time } = vm.identity();
+    let address = SocketAddr::from_abstract_name(format!("tactus-hints-{tid}-{start_time}"));
+    address.and_then(|address| UnixListener::bind_addr(&address)).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            Explanation::new(format!("another process boosts {} by its hints", vm.name), "end it first")
+        }
+        _ => Explanation::new(format!("cannot lock {}: {error}", vm.name), "try again"),
+    })
 }
 
 /// Finds a running VM.
@@ -159,12 +189,17 @@ fn threads(vm: &Found, vcpus: Option<Vec<u32>>) -> Result<VmThreads, Explanation
             vcpus.into_iter().map(|(tid, _)| *tid).collect::<Vec<u32>>()
         }
     };
+    if vcpus.len() > usize::from(VCPUS_MAX) {
+        let why = format!("{} has {} threads of vCPUs", vm.name, vcpus.len());
+        return Err(Explanation::new(why, format!("use a VM with at most {VCPUS_MAX} vCPUs")));
+    }
     if vcpus.is_empty() {
         let remedy = "start QEMU with -name NAME,debug-threads=on";
         return Err(Explanation::new(format!("the threads of the vCPUs of {} have no names", vm.name), remedy));
     }
     let is_vhost = |(tid, name): &&(u32, String)| *tid != pid && name.starts_with("vhost-");
     let carriers = std::iter::once(pid).chain(names.iter().filter(is_vhost).map(|(tid, _)| *tid));
+    let carriers = carriers.take(CARRIERS_MOST);
     let identity = |tid: u32| Thread::open(tid).map(|thread| thread.identity()).map_err(gone);
     let all = |tids: Vec<u32>| tids.into_iter().map(identity).collect::<Result<Vec<Identity>, Explanation>>();
     Ok(VmThreads { vcpus: all(vcpus)?, carriers: all(carriers.collect())? })
@@ -176,41 +211,48 @@ fn number(name: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Adds the port, whose other end is `end`. Returns what slows it down. After an error, the VM is as before.
+/// Adds the port, whose other end is `end`. Returns what slows it down. After an error, the VM is as before if its monitor answers.
 fn add(monitor: &mut Qmp, end: &UnixStream) -> Result<Option<Explanation>, Failed> {
     // A process that was killed has left its port.
-    remove_port(monitor);
+    remove_port(monitor)?;
+    let had_bus = has(monitor, BUS)?;
+    let added = add_port(monitor, end);
+    if added.is_err() {
+        let _ = monitor.execute("closefd", &json!({ "fdname": PORT }));
+        let _ = remove_port(monitor);
+        if !had_bus {
+            // The guest may never have seen it.
+            let _ = remove_bus(monitor);
+        }
+    }
+    added
+}
+
+fn add_port(monitor: &mut Qmp, end: &UnixStream) -> Result<Option<Explanation>, Failed> {
     monitor.pass(PORT, end.as_fd())?;
     let address = json!({ "type": "fd", "data": { "str": PORT } });
     let backend = json!({ "type": "socket", "data": { "addr": address, "server": false } });
     monitor.execute("chardev-add", &json!({ "id": PORT, "backend": backend }))?;
-    let added = add_bus(monitor);
-    let bus = added.as_ref().ok().map(|()| format!("{BUS}.0"));
     let mut port = json!({ "driver": "virtserialport", "id": PORT, "chardev": PORT, "name": NAME });
-    if let Some(bus) = &bus {
-        port["bus"] = json!(bus);
-    }
-    match (monitor.execute("device_add", &port), added) {
-        (Ok(_), Ok(())) => Ok(None),
-        (Ok(_), Err(why)) => Ok(Some(Explanation::new(
-            format!("hints are late on a busy host: the VM has no place for a bus without ioeventfd ({why})"),
-            "start it with -device virtio-serial-pci,ioeventfd=off, or with a free -device pcie-root-port,id=ID",
-        ))),
-        (Err(refused), added) => {
-            remove_port(monitor);
-            if added.is_ok() {
-                // The guest may never have seen it.
-                let _ = remove_bus(monitor);
-                return Err(refused);
-            }
-            Err(added.expect_err("it was refused"))
+    match add_bus(monitor) {
+        Ok(()) => {
+            port["bus"] = json!(format!("{BUS}.0"));
+            monitor.execute("device_add", &port).map(|_| None)
         }
+        // The VM may have another bus.
+        Err(why) => match monitor.execute("device_add", &port) {
+            Ok(_) => Ok(Some(Explanation::new(
+                format!("hints are late on a busy host: the VM has no place for a bus without ioeventfd ({why})"),
+                "start it with -device virtio-serial-pci,ioeventfd=off, or with a free -device pcie-root-port,id=ID",
+            ))),
+            Err(_) => Err(why),
+        },
     }
 }
 
 /// Adds a bus for the port: at the root, or behind a free root port.
 fn add_bus(monitor: &mut Qmp) -> Result<(), Failed> {
-    if has(monitor, BUS) {
+    if has(monitor, BUS)? {
         return Ok(());
     }
     let mut device = json!({ "driver": "virtio-serial-pci", "id": BUS, "ioeventfd": false });
@@ -240,33 +282,42 @@ fn free_ports(monitor: &mut Qmp) -> Vec<String> {
 }
 
 /// Whether QEMU has a device with this id.
-fn has(monitor: &mut Qmp, id: &str) -> bool {
-    let Ok(found) = monitor.execute("qom-list", &json!({ "path": "/machine/peripheral" })) else { return false };
-    found.as_array().is_some_and(|all| all.iter().any(|device| device["name"] == id))
+fn has(monitor: &mut Qmp, id: &str) -> Result<bool, Failed> {
+    let found = monitor.execute("qom-list", &json!({ "path": "/machine/peripheral" }))?;
+    Ok(found.as_array().is_some_and(|all| all.iter().any(|device| device["name"] == id)))
 }
 
 /// Removes the port and its character device, if they exist.
-fn remove_port(monitor: &mut Qmp) {
+fn remove_port(monitor: &mut Qmp) -> Result<(), Failed> {
     let id = json!({ "id": PORT });
-    let _ = monitor.execute("device_del", &id);
+    if has(monitor, PORT)? {
+        monitor.execute("device_del", &id)?;
+    }
     for _ in 0..RELEASES {
         match monitor.execute("chardev-remove", &id) {
             // QEMU frees the port a little later (RCU).
             Err(Failed::Refused(reason)) if reason.contains("busy") => clock::sleep(RELEASE),
-            _ => return,
+            Err(Failed::Refused(reason)) if reason.contains("not found") => return Ok(()),
+            removed => return removed.map(drop),
         }
     }
+    Err(Failed::Refused(format!("its character device {PORT} is busy")))
 }
 
 /// Removes the bus, which takes the cooperation of the guest.
 fn remove_bus(monitor: &mut Qmp) -> Result<(), Failed> {
-    if !has(monitor, BUS) {
+    if !has(monitor, BUS)? {
         return Ok(());
     }
     monitor.execute("device_del", &json!({ "id": BUS }))?;
-    match has(monitor, BUS) {
-        true => monitor.hear("DEVICE_DELETED", ("device", BUS)),
-        false => Ok(()),
+    if !has(monitor, BUS)? {
+        return Ok(());
+    }
+    match monitor.hear("DEVICE_DELETED", ("device", BUS), UNPLUG) {
+        Err(Failed::Silent(error)) if error.kind() == io::ErrorKind::TimedOut => {
+            Err(Failed::Refused(format!("the guest does not release it within {UNPLUG}")))
+        }
+        heard => heard,
     }
 }
 
@@ -317,15 +368,19 @@ mod tests {
         assert_eq!(first.threads.carriers[0].tid, pid);
         let warning = first.warning.take().expect("the bus has ioeventfd");
         assert!(warning.reason.contains("hotplug"), "{warning:?}");
-        // The first process is killed, and the second attaches.
+        let refused = HintPort::attach(&pid.to_string(), None).unwrap_err();
+        assert!(refused.reason.starts_with("another process boosts"), "{refused:?}");
+        // The first process is killed, which ends its lock, and the second attaches.
+        let HintPort { stream: mut first, _lock: lock, .. } = first;
+        drop(lock);
         let second = HintPort::attach(&pid.to_string(), None).unwrap();
-        assert_eq!(first.stream.read(&mut [0]).unwrap(), 0, "QEMU has closed the port of the first");
+        assert_eq!(first.read(&mut [0]).unwrap(), 0, "QEMU has closed the port of the first");
         let mut monitor = Qmp::connect(&socket, pid, REPLY).unwrap();
-        assert!(has(&mut monitor, PORT) && !has(&mut monitor, BUS));
+        assert!(has(&mut monitor, PORT).unwrap() && !has(&mut monitor, BUS).unwrap());
         drop(monitor);
         second.detach().unwrap();
         let mut monitor = Qmp::connect(&socket, pid, REPLY).unwrap();
-        assert!(!has(&mut monitor, PORT), "the port is detached");
+        assert!(!has(&mut monitor, PORT).unwrap(), "the port is detached");
         let devices = monitor.execute("query-chardev", &Value::Null).unwrap().to_string();
         assert!(!devices.contains(PORT), "{devices}");
         drop((monitor, qemu));
@@ -341,13 +396,13 @@ mod tests {
         let port = HintPort::attach(&qemu.0.id().to_string(), None).unwrap();
         assert!(port.warning.is_none(), "{port:?}");
         let mut monitor = Qmp::connect(&socket, qemu.0.id(), REPLY).unwrap();
-        assert!(has(&mut monitor, PORT) && has(&mut monitor, BUS));
+        assert!(has(&mut monitor, PORT).unwrap() && has(&mut monitor, BUS).unwrap());
         drop((monitor, port, qemu));
         let Some(qemu) = start(&socket, &[]) else { return };
         let refused = HintPort::attach(&qemu.0.id().to_string(), None).unwrap_err();
         assert!(refused.reason.contains("QEMU refuses") && refused.remedy.contains("pcie-root-port"), "{refused:?}");
         let mut monitor = Qmp::connect(&socket, qemu.0.id(), REPLY).unwrap();
-        assert!(!has(&mut monitor, PORT) && !has(&mut monitor, BUS));
+        assert!(!has(&mut monitor, PORT).unwrap() && !has(&mut monitor, BUS).unwrap());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use sys::clock;
 use sys::thread::{self, Identity, Thread};
 
 /// Maximum time to wait for a reply.
-const REPLY: Duration = Duration::from_millis(300);
+const REPLY: Nanos = Nanos::ms(300);
 /// Pause before the first and between further attempts, and the time after which the VM is asked no more. A monitor
 /// answers when QEMU has started.
 const PAUSE: Nanos = Nanos::ms(200);

@@ -1,13 +1,14 @@
 //! [`Qmp`]: a connection to the monitor of a VM of QEMU (qemu.org, docs/interop/qmp-spec.rst).
 
+use sched::{Instant, Nanos};
 use serde_json::{Value, json};
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Lines, Read, Take, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Take, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
-use sys::local_socket;
+use sys::{clock, local_socket};
 
 /// Maximum length of the replies through one connection. Unit: bytes.
 const REPLIES_MOST: u64 = 1 << 20;
@@ -16,7 +17,13 @@ const REPLIES_MOST: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Qmp {
     stream: UnixStream,
-    lines: Lines<BufReader<Take<UnixStream>>>,
+    reader: BufReader<Take<UnixStream>>,
+    /// The begin of a line whose rest has not come yet.
+    partial: Vec<u8>,
+    /// Maximum time to wait for a reply.
+    limit: Nanos,
+    /// Number of the last command.
+    number: u64,
 }
 
 /// Why a command of a monitor failed.
@@ -42,18 +49,20 @@ impl Qmp {
     ///
     /// # Errors
     /// Another process has the socket, the monitor serves another client, or it does not answer.
-    pub(crate) fn connect(socket: &Path, pid: u32, limit: Duration) -> io::Result<Qmp> {
+    pub(crate) fn connect(socket: &Path, pid: u32, limit: Nanos) -> io::Result<Qmp> {
         let stream = UnixStream::connect(socket)?;
         // The owner of the VM chooses the path, which may name a socket of another program.
         let peer = local_socket::peer(&stream).map_err(io::Error::other)?;
         if peer.pid != pid {
             return Err(wrong("the socket is of another process"));
         }
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_write_timeout(Some(limit))?;
-        let lines = BufReader::new(stream.try_clone()?.take(REPLIES_MOST)).lines();
-        let mut monitor = Qmp { stream, lines };
-        monitor.reply(|reply| reply.get("QMP").map(|_| Value::Null))?;
+        stream.set_write_timeout(Some(Duration::from_nanos(limit.as_ns())))?;
+        let reader = BufReader::new(stream.try_clone()?.take(REPLIES_MOST));
+        let mut monitor = Qmp { stream, reader, partial: Vec::new(), limit, number: 0 };
+        let end = clock::now().saturating_add(limit);
+        if monitor.line(end)?.get("QMP").is_none() {
+            return Err(wrong("it is no monitor"));
+        }
         match monitor.execute("qmp_capabilities", &Value::Null) {
             Ok(_) => Ok(monitor),
             Err(Failed::Silent(error)) => Err(error),
@@ -63,14 +72,14 @@ impl Qmp {
 
     /// Executes a command. Without arguments, these are null.
     pub(crate) fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, Failed> {
-        let line = line(command, arguments);
+        let line = self.command(command, arguments);
         (&self.stream).write_all(line.as_bytes()).map_err(Failed::Silent)?;
         self.answer()
     }
 
     /// Passes a descriptor to QEMU, which knows it as `name` from now on.
     pub(crate) fn pass(&mut self, name: &str, descriptor: BorrowedFd<'_>) -> Result<(), Failed> {
-        let line = line("getfd", &json!({ "fdname": name }));
+        let line = self.command("getfd", &json!({ "fdname": name }));
         local_socket::send_with(&self.stream, line.as_bytes(), descriptor).map_err(Failed::Silent)?;
         self.answer().map(drop)
     }
@@ -83,43 +92,69 @@ impl Qmp {
         Ok(cpus.iter().filter_map(tid).collect())
     }
 
-    /// Waits for the event with this name, and with `field` in its data.
-    pub(crate) fn hear(&mut self, event: &str, (field, value): (&str, &str)) -> Result<(), Failed> {
-        let is_it = |reply: &Value| reply["event"] == event && reply["data"][field] == value;
-        self.reply(|reply| is_it(reply).then_some(Value::Null)).map(drop).map_err(Failed::Silent)
-    }
-
-    fn answer(&mut self) -> Result<Value, Failed> {
-        let answer = self.reply(|reply| {
-            let refused = || Some(Err(reply.get("error")?.get("desc")?.as_str()?.to_string()));
-            reply.get("return").map(|value| Ok(value.clone())).or_else(refused)
-        });
-        answer.map_err(Failed::Silent)?.map_err(Failed::Refused)
-    }
-
-    /// Reads replies until one is `found`.
-    fn reply<T>(&mut self, found: impl Fn(&Value) -> Option<T>) -> io::Result<T> {
+    /// Waits up to `limit` for the event with this name, and with `field` in its data.
+    pub(crate) fn hear(&mut self, event: &str, (field, value): (&str, &str), limit: Nanos) -> Result<(), Failed> {
+        let end = clock::now().saturating_add(limit);
         loop {
-            let line = self.lines.next().ok_or_else(|| wrong("the monitor has ended"))??;
-            let reply: Value = serde_json::from_str(&line)?;
-            if let Some(it) = found(&reply) {
-                return Ok(it);
+            let reply = self.line(end).map_err(Failed::Silent)?;
+            if reply["event"] == event && reply["data"][field] == value {
+                return Ok(());
             }
-            if reply.get("event").is_none() {
-                return Err(wrong("the monitor refuses"));
+        }
+    }
+
+    /// Returns the line of a command, with the next number.
+    fn command(&mut self, command: &str, arguments: &Value) -> String {
+        self.number += 1;
+        let mut line = json!({ "execute": command, "id": self.number });
+        if !arguments.is_null() {
+            line["arguments"] = arguments.clone();
+        }
+        format!("{line}\n")
+    }
+
+    /// Waits for the answer to the last command. Events and late answers to earlier commands are skipped.
+    fn answer(&mut self) -> Result<Value, Failed> {
+        let end = clock::now().saturating_add(self.limit);
+        loop {
+            let reply = self.line(end).map_err(Failed::Silent)?;
+            if reply["id"] != self.number {
+                continue;
+            }
+            if let Some(reason) = reply.get("error") {
+                return Err(Failed::Refused(reason["desc"].as_str().unwrap_or("it gives no reason").to_string()));
+            }
+            return Ok(reply.get("return").cloned().unwrap_or_default());
+        }
+    }
+
+    /// Reads a line until `end`. The other side chooses the pieces in which it comes.
+    fn line(&mut self, end: Instant) -> io::Result<Value> {
+        loop {
+            let left = end.saturating_since(clock::now());
+            if left == Nanos::ZERO {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(Duration::from_nanos(left.as_ns())))?;
+            let piece = match self.reader.fill_buf() {
+                Ok([]) => return Err(wrong("the monitor has ended")),
+                Ok(piece) => piece,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
+                Err(error) => return Err(error),
+            };
+            let found = piece.iter().position(|&byte| byte == b'\n');
+            let taken = found.map_or(piece.len(), |at| at + 1);
+            self.partial.extend_from_slice(&piece[..taken]);
+            self.reader.consume(taken);
+            if found.is_some() {
+                let line = std::mem::take(&mut self.partial);
+                return Ok(serde_json::from_slice(&line)?);
             }
         }
     }
 }
 
-fn line(command: &str, arguments: &Value) -> String {
-    let command = match arguments {
-        Value::Null => json!({ "execute": command }),
-        arguments => json!({ "execute": command, "arguments": arguments }),
-    };
-    format!("{command}\n")
-}
-
 fn wrong(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+    io::Error::new(ErrorKind::InvalidData, what.to_string())
 }

@@ -4,7 +4,7 @@
 //! donors, and a lowered donor lends nothing. It waits for a timer that both processes share: the booster sets it to the instant at which
 //! the loans lapse, and the kernel keeps it, whatever happens to the booster.
 
-use sched::Instant;
+use sched::{Instant, Nanos};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
@@ -15,12 +15,14 @@ use sys::clock::Timer;
 use sys::event::Waiting;
 use sys::process::{self, Process};
 use sys::thread::{self, Identity};
-use sys::{Error, Result, memory};
+use sys::{Error, Result, clock, memory};
 
 /// The internal command that runs [`run`].
 pub const COMMAND: &str = "loan-guardian";
 /// The byte that a guardian writes when it watches.
 const WATCHES: u8 = b'w';
+/// Maximum time in which a guardian begins to watch.
+const BEGIN: Nanos = Nanos::s(2);
 /// The sources of events.
 const END: u64 = 0;
 const ALARM: u64 = 1;
@@ -45,14 +47,14 @@ impl LoanGuardian {
         let mut child = command.spawn().map_err(failed)?;
         let mut output = child.stdout.take().expect("it is piped");
         let process = Process::open(child.id());
-        let mut guardian = LoanGuardian { process: process.inspect_err(|_| end(&mut child))?, child };
+        let guardian = LoanGuardian { process: process.inspect_err(|_| end(&mut child))?, child };
+        let answers = Waiting::new()?;
+        answers.add(&output, END)?;
         let mut byte = [0];
-        match output.read_exact(&mut byte) {
-            Ok(()) if byte == [WATCHES] => Ok(guardian),
-            answer => {
-                end(&mut guardian.child);
-                Err(failed(answer.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into())))
-            }
+        match answers.next(clock::now().saturating_add(BEGIN))? {
+            Some(_) if output.read_exact(&mut byte).is_ok() && byte == [WATCHES] => Ok(guardian),
+            Some(_) => Err(failed(io::Error::other("it has ended at once"))),
+            None => Err(failed(io::ErrorKind::TimedOut.into())),
         }
     }
 }
@@ -99,7 +101,7 @@ pub fn run(priority: u32, booster: &str, donors: &[String]) -> Result<()> {
     let written = output.write_all(&[WATCHES]).and_then(|()| output.flush());
     written.map_err(|source| Error::Call { what: "report that the guardian watches".to_string(), source })?;
     while waiting.next(Instant::NEVER)? != Some(END) {
-        // The donors exist as long as the booster: it ends its guardian first.
+        // The donors exist as long as the timer is armed, unless the booster has ended.
         if alarm.went_off() && !booster.has_ended() {
             donors.iter().for_each(|donor| lower(donor.tid));
         }

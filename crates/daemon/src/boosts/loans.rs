@@ -101,6 +101,15 @@ impl Loans {
     }
 }
 
+impl Drop for Loans {
+    fn drop(&mut self) {
+        // The guardian must not lower a donor that has ended: another thread may have its tid.
+        let _ = self.alarm.set(Instant::NEVER);
+        // A donor that has ended lends nothing.
+        self.vcpus.iter().chain(&self.carriers).for_each(|lent| drop(lent.set(None)));
+    }
+}
+
 fn identity(tid: u32) -> Result<Identity> {
     Ok(Identity { tid, start_time: thread::status(tid)?.start_time })
 }

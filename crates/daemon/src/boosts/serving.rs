@@ -17,6 +17,8 @@ const FLOODED: Nanos = Nanos::ms(5);
 const READ_APART: Nanos = Nanos::us(200);
 /// Time from the instant at which the boosts of all vCPUs have lapsed until the guardian ends the loans: this thread comes first.
 const LATE: Nanos = Nanos::ms(2);
+/// Least time between two beginnings of loans: a VM may execute programs, which ends its loans, as often as it likes.
+const RENEWED: Nanos = Nanos::s(1);
 /// Interval between reports.
 const REPORT: Nanos = Nanos::s(1);
 /// The sources of events.
@@ -34,7 +36,7 @@ pub struct Options<'o> {
     pub program: &'o Path,
     /// Ends the boosts when it rings.
     pub end: &'o Bell,
-    /// Receives what came of the hints, once a second. It must not block.
+    /// Receives what came of the hints, once a second, at a real-time priority. It must not block.
     pub report: &'o dyn Fn(Boosted),
 }
 
@@ -81,6 +83,10 @@ pub(super) struct Serving<'a> {
     is_welcome: bool,
     /// Instant from which the port is read again.
     resumes: Instant,
+    /// Instant at which the guardian ends the loans.
+    lapse: Instant,
+    /// Instant from which loans may begin anew.
+    renews: Instant,
     /// Instant of the next report.
     reports: Instant,
     hints: u64,
@@ -107,6 +113,8 @@ impl<'a> Serving<'a> {
             boosted: vec![false; vcpus],
             is_welcome: false,
             resumes: Instant::ZERO,
+            lapse: Instant::NEVER,
+            renews: Instant::ZERO,
             reports: now,
             hints: 0,
             boosts: 0,
@@ -148,6 +156,9 @@ impl<'a> Serving<'a> {
                 true => alone.next(next.min(self.resumes))?,
                 false => both.next(next)?,
             };
+            if self.lapse <= clock::now() {
+                self.forget()?;
+            }
             match event {
                 Some(END) => return Ok(Some(Over::Requested)),
                 Some(LOANS) => return Ok(None),
@@ -160,15 +171,25 @@ impl<'a> Serving<'a> {
 
     /// Begins new loans in place of those that have ended. Returns false if a vCPU has ended.
     fn renew_loans(&mut self) -> Result<bool> {
-        // A hint from before a stop of this process says nothing of now.
-        self.booster.clear();
-        self.decide()?;
+        self.forget()?;
+        clock::sleep_until(self.renews);
+        self.renews = clock::now().saturating_add(RENEWED);
         match Loans::begin(self.threads, self.options.program, self.priority + 3) {
             Ok(loans) => self.loans = loans,
             Err(Error::Gone(_)) => return Ok(false),
             Err(error) => return Err(error),
         }
         Ok(true)
+    }
+
+    /// Forgets all hints and ends all boosts, after the guardian has ended the loans: this thread was late or this process was stopped, and what
+    /// the vCPUs used meanwhile was not boosted.
+    fn forget(&mut self) -> Result<()> {
+        let loans = &self.loans;
+        loans.vcpus.iter().chain(&loans.carriers).try_for_each(|lent| lent.set(None))?;
+        self.boosted.fill(false);
+        self.booster.clear();
+        self.decide()
     }
 
     /// Returns what came of the hints so far.
@@ -239,7 +260,8 @@ impl<'a> Serving<'a> {
         let boosted = &mut self.boosted;
         self.booster.decide(clock::now(), &used, |vcpu, boost| boosted[vcpu] = boost.is_some());
         let is_any = boosted.contains(&true);
-        self.loans.lapse_at(if is_any { self.booster.lapses().saturating_add(LATE) } else { Instant::NEVER })?;
+        self.lapse = if is_any { self.booster.lapses().saturating_add(LATE) } else { Instant::NEVER };
+        self.loans.lapse_at(self.lapse)?;
         if is_any && !was_any {
             self.loans.carriers.iter().try_for_each(|lent| lent.set(Some(self.priority + 1)))?;
             for lent in &mut self.loans.carriers {

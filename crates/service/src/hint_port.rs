@@ -324,33 +324,14 @@ fn remove_bus(monitor: &mut Qmp) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::monitors::tests::Qemu;
     use std::io::Read;
-    use std::process::{Child, Command, Stdio};
-
-    /// A VM without a guest. Dropping this value ends it.
-    struct Qemu(Child);
-
-    impl Drop for Qemu {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
 
     /// Starts a VM with a monitor at `socket`, and waits for the monitor. `None`: QEMU is not installed.
     fn start(socket: &Path, options: &[&str]) -> Option<Qemu> {
-        let mut command = Command::new("qemu-system-x86_64");
-        command.args("-accel tcg -machine q35 -smp 2 -m 16 -display none -nodefaults -S".split(' ')).args(options);
-        command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", socket.display()));
-        let qemu = match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-            Ok(qemu) => Qemu(qemu),
-            Err(error) => {
-                eprintln!("SKIPPED: qemu-system-x86_64: {error}");
-                return None;
-            }
-        };
+        let qemu = Qemu::start(socket, &[&["-machine", "q35"], options].concat())?;
         let end = clock::now() + Nanos::s(20);
-        while Qmp::connect(socket, qemu.0.id(), REPLY).is_err() {
+        while Qmp::connect(socket, qemu.pid(), REPLY).is_err() {
             assert!(clock::now() < end, "the monitor answers");
             clock::sleep(Nanos::ms(20));
         }
@@ -362,7 +343,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let socket = place.path().join("qmp.sock");
         let Some(qemu) = start(&socket, &["-device", "virtio-serial-pci"]) else { return };
-        let pid = qemu.0.id();
+        let pid = qemu.pid();
         let mut first = HintPort::attach(&pid.to_string(), None).unwrap();
         assert_eq!((first.threads.vcpus.len(), first.threads.carriers.len()), (2, 1), "{first:?}");
         assert_eq!(first.threads.carriers[0].tid, pid);
@@ -393,15 +374,15 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let socket = place.path().join("qmp.sock");
         let Some(qemu) = start(&socket, &["-device", "pcie-root-port,id=free,slot=1"]) else { return };
-        let port = HintPort::attach(&qemu.0.id().to_string(), None).unwrap();
+        let port = HintPort::attach(&qemu.pid().to_string(), None).unwrap();
         assert!(port.warning.is_none(), "{port:?}");
-        let mut monitor = Qmp::connect(&socket, qemu.0.id(), REPLY).unwrap();
+        let mut monitor = Qmp::connect(&socket, qemu.pid(), REPLY).unwrap();
         assert!(has(&mut monitor, PORT).unwrap() && has(&mut monitor, BUS).unwrap());
         drop((monitor, port, qemu));
         let Some(qemu) = start(&socket, &[]) else { return };
-        let refused = HintPort::attach(&qemu.0.id().to_string(), None).unwrap_err();
+        let refused = HintPort::attach(&qemu.pid().to_string(), None).unwrap_err();
         assert!(refused.reason.contains("QEMU refuses") && refused.remedy.contains("pcie-root-port"), "{refused:?}");
-        let mut monitor = Qmp::connect(&socket, qemu.0.id(), REPLY).unwrap();
+        let mut monitor = Qmp::connect(&socket, qemu.pid(), REPLY).unwrap();
         assert!(!has(&mut monitor, PORT).unwrap() && !has(&mut monitor, BUS).unwrap());
     }
 

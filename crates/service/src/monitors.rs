@@ -127,14 +127,34 @@ fn query(socket: &Path, pid: u32) -> io::Result<Vec<u32>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::inventory::tests::found;
     use std::os::unix::net::UnixListener;
     use std::process::{Child, Command, Stdio};
 
-    /// A VM whose threads have no names. Dropping this value ends it.
-    struct Qemu(Child);
+    /// A VM with two vCPUs whose threads have no names, and without a guest. Dropping this value ends it.
+    pub(crate) struct Qemu(Child);
+
+    impl Qemu {
+        /// Starts a VM with a monitor at `socket`. `None`: QEMU is not installed.
+        pub(crate) fn start(socket: &Path, options: &[&str]) -> Option<Qemu> {
+            let mut command = Command::new("qemu-system-x86_64");
+            command.args("-accel tcg,thread=multi -smp 2 -m 16 -display none -nodefaults -S".split(' ')).args(options);
+            command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", socket.display()));
+            match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+                Ok(qemu) => Some(Qemu(qemu)),
+                Err(error) => {
+                    eprintln!("SKIPPED: qemu-system-x86_64: {error}");
+                    None
+                }
+            }
+        }
+
+        pub(crate) fn pid(&self) -> u32 {
+            self.0.id()
+        }
+    }
 
     impl Drop for Qemu {
         fn drop(&mut self) {
@@ -165,22 +185,16 @@ mod tests {
     fn a_monitor_names_the_threads_of_vcpus_that_have_no_names() {
         let place = tempfile::tempdir().unwrap();
         let socket = place.path().join("qmp.sock");
-        let mut command = Command::new("qemu-system-x86_64");
-        command.args(["-accel", "tcg,thread=multi", "-smp", "2", "-m", "16", "-display", "none", "-nodefaults", "-S"]);
-        command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", socket.display()));
-        let qemu = match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-            Ok(qemu) => Qemu(qemu),
-            Err(error) => return eprintln!("SKIPPED: qemu-system-x86_64: {error}"),
-        };
-        let vm = of(qemu.0.id(), &socket);
+        let Some(qemu) = Qemu::start(&socket, &[]) else { return };
+        let vm = of(qemu.pid(), &socket);
         let monitors = Monitors::start();
         monitors.ask(&vm);
         let answer = answer(&monitors).expect("the monitor answers");
         assert_eq!((answer.id.as_str(), answer.leader, answer.tids.len()), ("vm", vm.identity(), 2), "{answer:?}");
-        let threads = thread::threads(qemu.0.id()).unwrap();
-        assert!(answer.tids.iter().all(|tid| threads.contains(tid) && *tid != qemu.0.id()), "{answer:?} {threads:?}");
+        let threads = thread::threads(qemu.pid()).unwrap();
+        assert!(answer.tids.iter().all(|tid| threads.contains(tid) && *tid != qemu.pid()), "{answer:?} {threads:?}");
         // The monitor serves the next client.
-        assert_eq!(query(&socket, qemu.0.id()).unwrap(), answer.tids);
+        assert_eq!(query(&socket, qemu.pid()).unwrap(), answer.tids);
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl Machine<'_> {
         }
         qemu.wait()?;
         reader.join().expect("a reader of lines does not panic");
-        fs::write(self.folder.join("job"), &output)?;
+        fs::write(self.folder.join("printed"), &output)?;
         let status = fs::read_to_string(self.folder.join("status")).unwrap_or_default();
         let word = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_string);
         let end = match word("exit ").and_then(|code| code.parse().ok()) {

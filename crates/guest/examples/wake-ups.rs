@@ -22,8 +22,7 @@ fn main() -> ExitCode {
         .spawn()
         .expect("the agent is there");
     let mut latencies: Vec<Vec<u64>> = vec![Vec::new(); seconds];
-    let begin = clock::now();
-    let mut next = begin;
+    let mut next = clock::now();
     for second in &mut latencies {
         // A hog lives for a minute.
         let hog = Child::start(Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO }).expect("a process starts");

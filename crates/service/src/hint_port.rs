@@ -35,6 +35,10 @@ const CARRIERS_MOST: usize = 64;
 const RELEASE: Nanos = Nanos::ms(10);
 const RELEASES: u32 = 200;
 
+/// How a VM gets a place for the port.
+const PLACE: &str =
+    "start the VM with -device virtio-serial-pci,ioeventfd=off, or with a free -device pcie-root-port,id=ID";
+
 /// The port of a VM for hints.
 #[derive(Debug)]
 pub struct HintPort {
@@ -153,8 +157,10 @@ fn unreachable(vm: &str, error: Option<&io::Error>) -> Explanation {
 }
 
 fn refused_port(vm: &str, failed: &Failed) -> Explanation {
-    let remedy =
-        "start the VM with -device virtio-serial-pci,ioeventfd=off, or with a free -device pcie-root-port,id=ID";
+    let remedy = match failed {
+        Failed::Refused(_) => PLACE,
+        Failed::Silent(_) => "try again when the VM runs",
+    };
     Explanation::new(format!("cannot attach a port to {vm}: {failed}"), remedy)
 }
 
@@ -243,7 +249,7 @@ fn add_port(monitor: &mut Qmp, end: &UnixStream) -> Result<Option<Explanation>, 
         Err(why) => match monitor.execute("device_add", &port) {
             Ok(_) => Ok(Some(Explanation::new(
                 format!("hints are late on a busy host: the VM has no place for a bus without ioeventfd ({why})"),
-                "start it with -device virtio-serial-pci,ioeventfd=off, or with a free -device pcie-root-port,id=ID",
+                PLACE,
             ))),
             Err(_) => Err(why),
         },

@@ -1,6 +1,6 @@
 //! `tactus guest`: boosts of a VM by the hints of the agent in its guest.
 
-use crate::failure::{Failure, refused, usage};
+use crate::failure::{Failure, refused};
 use crate::guest_args::{Attach, Guest, GuestCommand};
 use crate::output;
 use crate::terminal::safe;
@@ -47,9 +47,6 @@ struct Attached<'a> {
 
 fn attach(args: &Attach) -> Result<ExitCode, Failure> {
     let length = args.length.as_deref().map(input::duration::length).transpose()?;
-    if length == Some(Nanos::ZERO) {
-        return Err(usage("a VM cannot be boosted for no time".to_string(), "use --for with a time such as 10s"));
-    }
     let _in_order = output::end_in_order();
     let port = HintPort::attach(&args.vm, args.port.as_deref()).map_err(|reason| refused(&reason))?;
     if let Some(Explanation { reason, remedy }) = &port.warning {

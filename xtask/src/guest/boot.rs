@@ -1,6 +1,7 @@
 //! Boots a kernel in QEMU with software emulation, which needs no privilege, /dev/kvm or network.
 
 use super::debian;
+use super::disturbance::Disturbance;
 use super::kernel::Kernel;
 use crate::step::clock;
 use crate::stream::read_lines;
@@ -20,6 +21,8 @@ const CONTROL: &str = "control";
 const NMI: &[u8] = br#"{"execute": "qmp_capabilities"} {"execute": "inject-nmi"}"#;
 /// Maximum time for which a guest prints where its tasks wait.
 const STACKS: Duration = Duration::from_secs(20);
+/// Interval between reads of the time that an emulator has waited, if its guest prints nothing.
+const READ: Duration = Duration::from_secs(1);
 
 /// Time base of a guest's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,13 +60,15 @@ pub(crate) struct Machine<'m> {
 }
 
 /// Outcome of a guest.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Ran {
     pub(crate) end: End,
     /// Output of the job.
     pub(crate) output: String,
     /// Uptime of the guest at the start of the job, as reported by the guest.
     pub(crate) up: Option<String>,
+    /// Share of the time that the other load of the host has taken from the emulator. Unit: percent.
+    pub(crate) disturbed: f64,
 }
 
 /// End of a guest.
@@ -131,19 +136,22 @@ impl Machine<'_> {
         // Keep standard input open, because QEMU closes the output port at the end of its standard input.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut qemu = command.spawn().context("cannot run setpriv (package util-linux)")?;
+        let mut disturbance = Disturbance::watch(qemu.id());
         let (sender, lines) = mpsc::channel();
         let reader = read_lines(qemu.stdout.take().context("it is piped")?, sender);
         let mut output = String::new();
         let in_time = loop {
             let left = self.limit.saturating_sub(begin.elapsed());
-            match lines.recv_timeout(left) {
+            disturbance.read();
+            match lines.recv_timeout(left.min(READ)) {
                 Ok(line) => {
                     hear(&line);
                     output.push_str(&line);
                     output.push('\n');
                 }
                 Err(RecvTimeoutError::Disconnected) => break true,
-                Err(RecvTimeoutError::Timeout) => break false,
+                Err(RecvTimeoutError::Timeout) if left <= READ => break false,
+                Err(RecvTimeoutError::Timeout) => {}
             }
         };
         if !in_time {
@@ -164,7 +172,7 @@ impl Machine<'_> {
             None if in_time => End::Died,
             None => End::TooLong,
         };
-        Ok(Ran { end, output, up: word("up ") })
+        Ok(Ran { end, output, up: word("up "), disturbed: disturbance.percent() })
     }
 
     /// Has the guest print where its tasks wait, to the file `console`, and end. QEMU carries out the commands while the

@@ -520,7 +520,7 @@ mod tests {
     fn the_judge_of_the_doctor_can_say_no() {
         let (image, release) = (PathBuf::new(), "7.2.1".to_string());
         let kernel = Kernel { image, configuration: None, release, has_virtio: true, hypervisor: Vec::new() };
-        let ran = |output: &str| Ran { end: End::Exited(0), output: output.to_string(), up: None };
+        let ran = |output: &str| Ran { end: End::Exited(0), output: output.to_string(), up: None, disturbed: 0.0 };
         let mut good = serde_json::json!({
             "promises_can_be_kept": true,
             "kernel": { "release": "7.2.1" },

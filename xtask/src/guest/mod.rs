@@ -3,6 +3,7 @@
 mod archive;
 mod boot;
 mod debian;
+mod disturbance;
 pub(crate) mod image;
 mod jobs;
 mod kernel;
@@ -22,6 +23,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Maximum share of the time that the host may take from an emulator whose guest has the time of the host. A job that fails in a
+/// guest which lost more is not judged. Unit: percent.
+const DISTURBED: f64 = 10.0;
 /// Exit code of a job that could not run. The last line of its output gives the reason.
 const SKIPPED: i32 = 77;
 
@@ -123,13 +127,20 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     let Job { system, time, cpus, is_hypervisor, .. } = *job;
     let machine =
         Machine { kernel: &kernel, system, folder: &folder, time, cpus, is_hypervisor, limit: (job.limit)(extent) };
-    let mut outcome = boot(job, &kernel, &machine, &again(job, suite, extent))?;
+    let again = again(job, suite, extent);
+    let (mut outcome, mut disturbed) = boot(job, &kernel, &machine, &again)?;
     for _ in 1..job.tries {
-        if let Outcome::Failed(failure) = &outcome {
-            println!("      once more: {}", failure.text.lines().last().unwrap_or_default());
-            outcome = boot(job, &kernel, &machine, &again(job, suite, extent))?;
-        }
+        let Outcome::Failed(failure) = &outcome else { break };
+        println!("      once more: {}", failure.last_line());
+        (outcome, disturbed) = boot(job, &kernel, &machine, &again)?;
     }
+    let outcome = match outcome {
+        Outcome::Failed(failure) if time == Time::Host && disturbed > DISTURBED => {
+            let why = failure.last_line();
+            Outcome::Skipped(format!("other load took {disturbed:.0} % of the guest's time; not judged: {why}"))
+        }
+        outcome => outcome,
+    };
     if keep || matches!(outcome, Outcome::Failed(_)) {
         println!("      kept in {}", folder.display());
     } else {
@@ -138,8 +149,9 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     Ok(outcome)
 }
 
-/// Boots a guest for a job and checks the outcome. If the guest dies, boots it a second time.
-fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Outcome> {
+/// Boots a guest for a job. If the guest dies, boots it a second time. Returns the outcome, and the share of the time that other load
+/// took from the guest, in percent.
+fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<(Outcome, f64)> {
     let mut hear = |line: &str| {
         // A long job shows its output as progress.
         if job.is_random || job.system == System::Debian {
@@ -153,8 +165,12 @@ fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Ou
         ran = machine.run(&mut hear)?;
     }
     let (up, whole) = (ran.up.as_deref().unwrap_or("never"), begin.elapsed().as_secs_f64());
-    println!("      Linux {}: up after {up} s, off after {whole:.1} s", kernel.release);
-    Ok(outcome(job, kernel, machine, &ran, again))
+    let disturbed = ran.disturbed;
+    println!(
+        "      Linux {}: up after {up} s, off after {whole:.1} s, of which other load took {disturbed:.1} %",
+        kernel.release
+    );
+    Ok((outcome(job, kernel, machine, &ran, again), disturbed))
 }
 
 /// Returns the outcome of a step from the outcome of its guest.
@@ -167,7 +183,7 @@ fn outcome(job: &Job, kernel: &Kernel, machine: &Machine, ran: &Ran, again: &str
             Err(why) => failed(why),
         },
         End::Exited(SKIPPED) => Outcome::Skipped(ran.output.lines().last().unwrap_or("it gave no reason").to_string()),
-        End::Exited(code) => failed(format!("it exited with {code}")),
+        End::Exited(code) => failed(format!("exit code {code}: {}", ran.output.lines().last().unwrap_or("no output"))),
         End::Died => failed(format!("the guest died twice without reporting on its job:\n{}", machine.last_words())),
         End::TooLong => failed(format!("not done after {:?}:\n{}", machine.limit, machine.last_words())),
     }

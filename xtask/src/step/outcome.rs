@@ -22,3 +22,10 @@ pub(crate) struct Failure {
     /// Command that repeats the check.
     pub(crate) again: String,
 }
+
+impl Failure {
+    /// Returns the last line of the output: for most checks, it is the reason.
+    pub(crate) fn last_line(&self) -> &str {
+        self.text.lines().last().unwrap_or("it printed nothing")
+    }
+}

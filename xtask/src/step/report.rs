@@ -1,6 +1,6 @@
 //! [`Report`]: the outcomes of the steps, printed as they come, and their totals.
 
-use super::outcome::Outcome;
+use super::outcome::{Failure, Outcome};
 use super::tally::Tally;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,8 +11,8 @@ pub(super) struct Report {
     sum: Tally,
     /// Names of the steps that were skipped, with the reasons.
     skipped: Vec<(&'static str, String)>,
-    /// Names of the steps that failed, with the commands that repeat them.
-    failures: Vec<(&'static str, String)>,
+    /// Names of the steps that failed.
+    failures: Vec<(&'static str, Failure)>,
 }
 
 impl Report {
@@ -32,7 +32,7 @@ impl Report {
         if let Some(failure) = failure {
             println!("---- {name} failed; its whole output:\n{}\n---- to run it again:", failure.text);
             println!("{}", failure.again);
-            self.failures.push((name, failure.again));
+            self.failures.push((name, failure));
         }
         self.sum += tally;
     }
@@ -43,8 +43,8 @@ impl Report {
         for (name, reason) in &self.skipped {
             println!("SKIPPED {name}: {reason}");
         }
-        for (name, again) in &self.failures {
-            println!("FAILED {name}; to run it again: {again}");
+        for (name, failure) in &self.failures {
+            println!("FAILED {name}: {}; to run it again: {}", failure.last_line(), failure.again);
         }
         println!("{:.0} s in all", took.as_secs_f64());
         println!("{}", self.sum);

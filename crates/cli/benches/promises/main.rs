@@ -60,8 +60,8 @@ pub(crate) struct Sample {
     pub(crate) tally: Tally,
     pub(crate) cost: Cost,
     /// Deviation of the delivered reserved time, as measured by Tactus, from the promise. Unit: parts per million of
-    /// the promise.
-    pub(crate) share_ppm: f64,
+    /// the promise. `None`: events were lost.
+    pub(crate) share_ppm: Option<f64>,
     /// CPU time per period that neither the process nor the hogs received. Unit: ns.
     pub(crate) lost: f64,
 }
@@ -171,18 +171,21 @@ fn compare(promise: Promise, runs: usize) {
             Ok((tally, _)) => theirs.push(tally.missed_percent()),
             Err(error) => println!("  SCHED_DEADLINE: {error}"),
         }
-        let hard = ours::measure(promise, Limit::Hard, LENGTH, None);
-        let soft = ours::measure(promise, Limit::Soft, LENGTH, None);
+        let by = |limit| ours::with_core(None, |core| core.measure(promise, limit, LENGTH));
+        let (hard, soft) = (by(Limit::Hard), by(Limit::Soft));
         match (hard, soft) {
             // Delivered time and misses are those of the run with a hard limit. The cost of a turn is that of the run
             // with a soft limit.
             (Ok(hard), Ok(soft)) => ours.push(Sample { cost: soft.cost, ..hard }),
             (Err(why), _) | (_, Err(why)) => return println!("  not measured: {why}"),
         }
+        if ours.last().is_some_and(|sample| sample.share_ppm.is_none()) {
+            return println!("  not measured: events were lost");
+        }
         floors.push(2.0 * floor::measure(promise.period, LENGTH));
     }
     let missed = spread(ours.iter().map(|sample| sample.tally.missed_percent()).collect());
-    let share = spread(ours.iter().map(|sample| sample.share_ppm).collect());
+    let share = spread(ours.iter().filter_map(|sample| sample.share_ppm).collect());
     let cost = spread(ours.iter().zip(&floors).map(|(sample, floor)| sample.cost.time / floor).collect());
     let mut line = format!("  {:>16}", format!("{}, {}", promise.period, promise.slice));
     let bound = if theirs.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::expense::Expense;
 use crate::received::Received;
-use crate::watched::{RECORDER, judge, judge_any_phase, record, watch};
+use crate::watched::{RECORDER, Tally, judge, judge_any_phase, record, watch};
 use crate::witness::Witness;
 use crate::{Cost, Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
@@ -72,78 +72,110 @@ pub(crate) const WARM_UP: Nanos = Nanos::s(1);
 /// Interval between reads of the journal, as in `tactus run`.
 const POLL: Nanos = Nanos::ms(100);
 
-pub(crate) fn measure(
-    promise: Promise,
-    limit: Limit,
-    length: Nanos,
+/// The time that a measurement covers.
+struct Span {
+    /// Begin of a period, if it is known.
+    begun: Option<Instant>,
+    from: Instant,
+    to: Instant,
+}
+
+/// A core that runs, for measurements one after the other.
+pub(crate) struct Core<'c> {
+    front: &'c Client,
+    /// Whether a scheduler in the kernel dispatches the promises.
+    in_kernel: bool,
+}
+
+/// Starts a core, with a scheduler in the kernel if `scheduler` is given, and passes it to `work`.
+pub(crate) fn with_core<T>(
     scheduler: Option<&Path>,
-) -> Result<Sample, String> {
-    let others = hogs();
-    let child = hog();
-    let received = Received::by(others.iter().chain([&child]))?;
-    let switches = watch(child.pid()).map_err(|error| error.to_string())?;
-    let over = AtomicBool::new(false);
-    let played = std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| {
-            let _ = attributes::apply(thread::current(), Attributes::raised(RECORDER));
-            record(switches, &over)
-        });
-        let played = live::serve(&setup(scheduler)?, |front| {
-            if scheduler.is_some() {
-                await_scheduler()?;
-            }
-            let e = admit(front, promise, limit, child.pid())?;
-            // The standby of the guardian starts meanwhile.
-            clock::sleep(WARM_UP);
-            let expense = Expense::of(front.pid());
-            if scheduler.is_some() && !front.read_news().in_kernel.contains(&e) {
-                return Err(format!("the kernel does not dispatch the promise: {:?}", front.warnings()));
-            }
-            // The kernel does not report the phase of its periods.
-            let first = front.promise(e).map(|promise| promise.deadline);
-            let begun = first.map(|first| front.epoch().saturating_add(first.since(Instant::ZERO)));
-            let mut events = Vec::new();
-            front.read_journal(&mut events);
-            let spent_before = expense.read();
-            let mut delivered = Nanos::ZERO;
-            let ((from, to), lost) = lost(&received, promise, || {
-                let end = clock::now().saturating_add(length);
-                while clock::now() < end {
-                    clock::sleep_until(clock::now().saturating_add(POLL).min(end));
-                    if front.read_journal(&mut events) > 0 {
-                        return Err("events were lost".to_string());
-                    }
-                    delivered += reserved(&events);
-                }
-                Ok(())
-            })?;
-            let spent = expense.read() - &spent_before;
-            let periods = periods(promise, from, to);
-            let share_ppm = (delivered.as_ns() as f64 / (periods * promise.slice.as_ns() as f64) - 1.0) * 1e6;
-            Ok((begun, (from, to), Cost::of(&spent, periods), share_ppm, lost))
-        });
-        clock::sleep(Nanos::ms(5));
-        over.store(true, Ordering::Relaxed);
-        let stretches = recorder.join().expect("a recorder does not panic")?;
-        let (begun, (from, end), cost, share_ppm, lost) = played.map_err(|failure| format!("{failure:?}"))??;
-        let tally = match begun {
-            Some(begun) => judge(&stretches, promise, begun, end),
-            None => judge_any_phase(&stretches, promise, from, end),
-        };
-        Ok(Sample { tally, cost, share_ppm, lost })
+    work: impl FnOnce(&Core) -> Result<T, String>,
+) -> Result<T, String> {
+    let played = live::serve(&setup(scheduler)?, |front| {
+        if scheduler.is_some() {
+            await_scheduler()?;
+        }
+        work(&Core { front, in_kernel: scheduler.is_some() })
     });
-    drop(others);
-    played
+    played.map_err(|failure| format!("{failure:?}"))?
+}
+
+impl Core<'_> {
+    /// Measures a promise to a new process beside two hogs.
+    pub(crate) fn measure(&self, promise: Promise, limit: Limit, length: Nanos) -> Result<Sample, String> {
+        let others = hogs();
+        let child = hog();
+        let received = Received::by(others.iter().chain([&child]))?;
+        let switches = watch(child.pid()).map_err(|error| error.to_string())?;
+        let over = AtomicBool::new(false);
+        let (stretches, measured) = std::thread::scope(|scope| {
+            let recorder = scope.spawn(|| {
+                let _ = attributes::apply(thread::current(), Attributes::raised(RECORDER));
+                record(switches, &over)
+            });
+            let measured = self.keep_promise(child.pid(), promise, limit, length, &received);
+            over.store(true, Ordering::Relaxed);
+            (recorder.join().expect("a recorder does not panic"), measured)
+        });
+        let (span, sample) = measured?;
+        let stretches = stretches?;
+        let tally = match span.begun {
+            Some(begun) => judge(&stretches, promise, begun, span.to),
+            None => judge_any_phase(&stretches, promise, span.from, span.to),
+        };
+        Ok(Sample { tally, ..sample })
+    }
+
+    /// Keeps a promise to process `pid` for `length`. Returns the time measured, and the sample without its
+    /// tally.
+    fn keep_promise(
+        &self,
+        pid: u32,
+        promise: Promise,
+        limit: Limit,
+        length: Nanos,
+        received: &Received,
+    ) -> Result<(Span, Sample), String> {
+        let front = self.front;
+        let e = admit(front, promise, limit, pid)?;
+        // The standby of the guardian starts meanwhile.
+        clock::sleep(WARM_UP);
+        let expense = Expense::of(front.pid());
+        if self.in_kernel && !front.read_news().in_kernel.contains(&e) {
+            return Err(format!("the kernel does not dispatch the promise: {:?}", front.warnings()));
+        }
+        // The kernel does not report the phase of its periods.
+        let first = front.promise(e).map(|promise| promise.deadline);
+        let begun = first.map(|first| front.epoch().saturating_add(first.since(Instant::ZERO)));
+        let mut events = Vec::new();
+        front.read_journal(&mut events);
+        let spent_before = expense.read();
+        // `None`: the journal has lost events, because the turns of the agents left no time for this thread.
+        let mut delivered = Some(Nanos::ZERO);
+        let ((from, to), lost) = lost(received, promise, || {
+            let end = clock::now().saturating_add(length);
+            while clock::now() < end {
+                clock::sleep_until(clock::now().saturating_add(POLL).min(end));
+                let is_whole = front.read_journal(&mut events) == 0;
+                delivered = delivered.filter(|_| is_whole).map(|delivered| delivered + reserved(&events));
+            }
+        })?;
+        let spent = expense.read() - &spent_before;
+        front.dismiss(e);
+        clock::sleep(Nanos::ms(5));
+        let periods = periods(promise, from, to);
+        let share = |delivered: Nanos| delivered.as_ns() as f64 / (periods * promise.slice.as_ns() as f64);
+        let share_ppm = delivered.map(|delivered| (share(delivered) - 1.0) * 1e6);
+        let sample = Sample { tally: Tally::default(), cost: Cost::of(&spent, periods), share_ppm, lost };
+        Ok((Span { begun, from, to }, sample))
+    }
 }
 
 /// Returns the CPU time per period that the metered processes do not receive during `work`, in ns, and the begin and the end.
-fn lost(
-    received: &Received,
-    promise: Promise,
-    work: impl FnOnce() -> Result<(), String>,
-) -> Result<((Instant, Instant), f64), String> {
+fn lost(received: &Received, promise: Promise, work: impl FnOnce()) -> Result<((Instant, Instant), f64), String> {
     let (from, had) = (clock::now(), received.read()?);
-    work()?;
+    work();
     let (to, has) = (clock::now(), received.read()?);
     let lost = to.since(from).as_ns() as f64 - (has - had).as_ns() as f64;
     Ok(((from, to), lost / periods(promise, from, to)))

@@ -43,15 +43,16 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) {
         let Promise { period, slice } = promise;
         let mut all: [Results; 3] = Default::default();
         for _ in 0..rounds {
-            let by = |promise: Promise, scheduler| {
-                let measured = ours::measure(promise, Limit::Hard, LENGTH, scheduler);
-                measured.map(|it| (it.tally, it.lost))
+            let by = |scheduler| {
+                ours::with_core(scheduler, |core| {
+                    per_turn(promise, |promise| {
+                        let sample = core.measure(promise, Limit::Hard, LENGTH)?;
+                        Ok((sample.tally, sample.lost))
+                    })
+                })
             };
-            let measured = [
-                per_turn(promise, |promise| deadline::measure(promise, LENGTH)),
-                per_turn(promise, |promise| by(promise, None)),
-                per_turn(promise, |promise| by(promise, Some(scheduler))),
-            ];
+            let measured =
+                [per_turn(promise, |promise| deadline::measure(promise, LENGTH)), by(None), by(Some(scheduler))];
             for (results, measured) in all.iter_mut().zip(measured) {
                 match measured {
                     Ok((tally, lost)) => {

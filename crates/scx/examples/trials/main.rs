@@ -166,7 +166,7 @@ fn main() -> ExitCode {
         println!("cannot run in real time: {error}");
         return ExitCode::from(2);
     }
-    let mut failed = false;
+    let mut failed = Vec::new();
     for (name, check) in if line.faults { FAULTS } else { CHECKS }.iter().filter(|(name, _)| name.contains(&line.only))
     {
         let begin = clock::now();
@@ -175,12 +175,18 @@ fn main() -> ExitCode {
         match outcome {
             Ok(()) => println!("{name}: ok ({took})"),
             Err(error) => {
-                println!("{name}: FAILED: {error:#}");
-                failed = true;
+                let failure = format!("{name}: FAILED: {error:#}");
+                println!("{failure}");
+                failed.push(failure);
             }
         }
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    // The outputs of other checks may separate a failure from the end, and a reader of a long log begins there.
+    println!("{}", failed.join("; "));
+    ExitCode::FAILURE
 }
 
 /// Makes this thread a real-time thread, which the schedulers under trial do not schedule. Its children are ordinary.

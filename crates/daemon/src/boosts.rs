@@ -7,7 +7,7 @@
 //! ```
 //!
 //! No attribute of the VM changes: donors lend the priority. A guardian, a second process, ends all loans when this process hangs, is
-//! stopped or is killed.
+//! stopped or is killed. It is in a control group of its own.
 
 mod loan_guardian;
 mod loans;

@@ -13,7 +13,7 @@ mod urging;
 mod watch;
 
 pub use apart::remove_groups;
-pub(crate) use apart::{places, sweep};
+pub(crate) use apart::{Apart, places, sweep};
 pub(crate) use handle::urgently;
 pub use handle::{Handle, this_program};
 pub use name::COMMAND;

@@ -67,7 +67,7 @@ fn await_scheduler() -> Result<(), String> {
 
 /// Maximum time until a scheduler in the kernel is loaded.
 const LOADED: Nanos = Nanos::s(60);
-/// Time after the admission that the result does not cover.
+/// Time after the start of a core, and after an admission, that the result does not cover.
 pub(crate) const WARM_UP: Nanos = Nanos::s(1);
 /// Interval between reads of the journal, as in `tactus run`.
 const POLL: Nanos = Nanos::ms(100);
@@ -96,6 +96,8 @@ pub(crate) fn with_core<T>(
         if scheduler.is_some() {
             await_scheduler()?;
         }
+        // What the core does once, at its start, is no cost of a turn.
+        clock::sleep(WARM_UP);
         work(&Core { front, in_kernel: scheduler.is_some() })
     });
     played.map_err(|failure| format!("{failure:?}"))?

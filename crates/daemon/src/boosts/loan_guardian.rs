@@ -4,6 +4,7 @@
 //! donors, and a lowered donor lends nothing. It waits for a timer that both processes share: the booster sets it to the instant at which
 //! the loans lapse, and the kernel keeps it, whatever happens to the booster.
 
+use crate::guardian::{Apart, remove_groups};
 use sched::{Instant, Nanos};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -32,22 +33,23 @@ const ALARM: u64 = 1;
 pub(super) struct LoanGuardian {
     child: Child,
     process: Process,
+    identity: Identity,
 }
 
 impl LoanGuardian {
     /// Starts `program` with the command [`COMMAND`]. Returns when the guardian watches.
     pub(super) fn start(program: &Path, alarm: &Timer, donors: &[Identity], priority: u32) -> Result<LoanGuardian> {
         let failed = |source: io::Error| Error::Call { what: "start the guardian of loans".to_string(), source };
-        let me = std::process::id();
-        let me = Identity { tid: me, start_time: thread::status(me)?.start_time };
+        let me = identity_of(std::process::id())?;
         let words = [me].iter().chain(donors).map(|it| format!("{}:{}", it.tid, it.start_time)).collect::<Vec<_>>();
         let mut command = Command::new(program);
         command.arg0("tactus").arg(COMMAND).arg(priority.to_string()).args(words).current_dir("/");
         command.stdin(Stdio::from(alarm.share()?)).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let mut output = child.stdout.take().expect("it is piped");
-        let process = Process::open(child.id());
-        let guardian = LoanGuardian { process: process.inspect_err(|_| end(&mut child))?, child };
+        let opened = identity_of(child.id()).and_then(|identity| Ok((identity, Process::open_as(identity)?)));
+        let (identity, process) = opened.inspect_err(|_| end(&mut child))?;
+        let guardian = LoanGuardian { child, process, identity };
         let answers = Waiting::new()?;
         answers.add(&output, END)?;
         let mut byte = [0];
@@ -68,6 +70,7 @@ fn end(child: &mut Child) {
 impl Drop for LoanGuardian {
     fn drop(&mut self) {
         end(&mut self.child);
+        remove_groups(self.identity);
     }
 }
 
@@ -92,6 +95,8 @@ pub fn run(priority: u32, booster: &str, donors: &[String]) -> Result<()> {
     let _ = process::avoid_oom_kill();
     let donors = donors.iter().map(|word| identity(word)).collect::<Result<Vec<Identity>>>()?;
     let booster = Process::open_as(identity(booster)?)?;
+    // One act can kill all processes of the booster's control group.
+    let apart = Apart::begin(identity_of(std::process::id())?);
     let input = io::stdin().as_fd().try_clone_to_owned();
     let alarm = Timer::shared(input.map_err(|source| Error::Call { what: "share a timer".to_string(), source })?);
     let waiting = Waiting::new()?;
@@ -106,12 +111,18 @@ pub fn run(priority: u32, booster: &str, donors: &[String]) -> Result<()> {
             donors.iter().for_each(|donor| lower(donor.tid));
         }
     }
+    apart.remove();
     Ok(())
 }
 
 fn lower(donor: u32) {
     // A donor of a killed process may have ended.
     let _ = attributes::apply(donor, Attributes::of(Policy::Other { nice: 19 }));
+}
+
+/// Returns the identity of a thread that exists.
+pub(super) fn identity_of(tid: u32) -> Result<Identity> {
+    Ok(Identity { tid, start_time: thread::status(tid)?.start_time })
 }
 
 /// Parses `TID:START`.

@@ -1,6 +1,6 @@
 //! The loans of a VM: a donor for each vCPU, and for each thread on the way of interrupts.
 
-use super::loan_guardian::LoanGuardian;
+use super::loan_guardian::{LoanGuardian, identity_of};
 use crate::guardian::urgently;
 use sched::{Instant, Nanos};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sys::clock::Timer;
 use sys::event::Bell;
 use sys::inheritance::Donor;
-use sys::thread::{self, Identity, Thread};
+use sys::thread::{Identity, Thread};
 use sys::usage::Meter;
 use sys::{Error, Result};
 
@@ -87,7 +87,7 @@ impl Loans {
                     begun => carriers.push(begun?),
                 }
             }
-            let donor = |lent: &Lent| identity(lent.donor.tid());
+            let donor = |lent: &Lent| identity_of(lent.donor.tid());
             let donors = vcpus.iter().chain(&carriers).map(donor).collect::<Result<Vec<Identity>>>()?;
             let alarm = Timer::new()?;
             let guardian = LoanGuardian::start(program, &alarm, &donors, priority)?;
@@ -108,8 +108,4 @@ impl Drop for Loans {
         // A donor that has ended lends nothing.
         self.vcpus.iter().chain(&self.carriers).for_each(|lent| drop(lent.set(None)));
     }
-}
-
-fn identity(tid: u32) -> Result<Identity> {
-    Ok(Identity { tid, start_time: thread::status(tid)?.start_time })
 }

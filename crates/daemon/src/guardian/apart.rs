@@ -1,8 +1,8 @@
-//! Control groups of their own for the guardian and its standby.
+//! Control groups of their own for guardians: those of a core share one, and a guardian of loans has one for itself.
 //!
 //! One act can kill or freeze all processes of a control group: `cgroup.kill`, `memory.oom.group`, or a service manager
-//! that ends a service. The guardians therefore leave the groups of the core, which started them. Both move to a group as
-//! close to the root as permitted, and never into a group below that of the core.
+//! that ends a service. The guardians therefore leave the groups of the process that started them, the core in the text below. They move
+//! to a group as close to the root as permitted, and never into a group below that of the core.
 //!
 //! A move waits for an RCU grace period, up to seconds on a busy host. A thread of its own moves the process, because
 //! the guardian must beat meanwhile.
@@ -20,9 +20,9 @@ const CONTROLLERS: [&str; 3] = ["freezer", "memory", "pids"];
 /// Stack of the thread that moves the process, which is locked in memory. Unit: bytes.
 const STACK: usize = 1 << 18;
 
-/// The groups of the guardians of one core.
+/// The groups of the guardians of one core, or of a guardian of loans, which stands for the core in their names.
 #[derive(Debug)]
-pub(super) struct Apart {
+pub(crate) struct Apart {
     core: Identity,
     moving: Option<JoinHandle<()>>,
 }
@@ -30,17 +30,22 @@ pub(super) struct Apart {
 impl Apart {
     /// Begins to move this process into groups of its own, shared by all guardians of `core`. What fails is not repeated:
     /// the guardian then stays in a group of the core. The doctor reports the reason.
-    pub(super) fn begin(core: Identity) -> Apart {
+    pub(crate) fn begin(core: Identity) -> Apart {
         let mover = Builder::new().name("tactus-groups".to_string()).stack_size(STACK);
         let moving = mover.spawn(move || places().iter().for_each(|place| drop(place.enter(&name_of(core)))));
         Apart { core, moving: moving.ok() }
     }
 
     /// Removes the groups if the core has ended. A living core removes them itself.
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         if Process::open_as(self.core).is_ok_and(|core| !core.has_ended()) {
             return;
         }
+        self.remove();
+    }
+
+    /// Moves this process out of its groups, and removes them.
+    pub(crate) fn remove(self) {
         let _ = self.moving.map(JoinHandle::join);
         remove_groups(self.core);
     }

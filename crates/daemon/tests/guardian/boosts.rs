@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode, Stdio};
 use sys::attributes::{self, Attributes, Policy};
+use sys::cgroup::Hierarchy;
 use sys::child::{Child, Work};
 use sys::event::Bell;
 use sys::process::Process;
@@ -313,6 +314,56 @@ pub(crate) fn a_booster_that_is_stopped_or_killed_leaves_no_thread_boosted() {
     });
     acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     assert_eq!(attributes::get(vm.vcpu.pid()).unwrap().nice(), Some(0), "no attribute has changed");
+}
+
+pub(crate) fn after_a_kill_of_the_whole_control_group_of_a_booster_no_thread_stays_boosted() {
+    if !may_raise() {
+        return;
+    }
+    for hierarchy in [Hierarchy::one("freezer"), Hierarchy::two()] {
+        let name = format!("tactus-test-boosts-{}", std::process::id());
+        let made = hierarchy.and_then(|hierarchy| {
+            let root = hierarchy.open("/")?;
+            Ok((root.create(&name)?, root))
+        });
+        let Ok((whole, root)) = made.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { continue };
+        let vm = Vm::start_on(&affinity::get(thread::current()).unwrap().iter().collect::<Vec<CpuId>>());
+        let mut booster = Booster::start(&vm);
+        whole.add_process(booster.process.pid()).unwrap();
+        // Loans that begin anew have a guardian that begins in the group.
+        let first = booster.guardian();
+        first.kill().unwrap();
+        assert!(first.ends_within(Nanos::s(5)));
+        let acted = observing(|| {
+            let end = clock::now() + Nanos::s(5);
+            while vm.priority() != BOOSTED {
+                assert!(clock::now() < end, "a new guardian watches");
+                booster.hint();
+                clock::sleep(Nanos::ms(1));
+            }
+        });
+        acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let guardian = booster.guardian();
+        let end = clock::now() + Nanos::s(10);
+        while whole.processes().unwrap().contains(&guardian.pid()) {
+            assert!(clock::now() < end, "the guardian leaves the group");
+            clock::sleep(Nanos::ms(20));
+        }
+        let acted = observing(|| {
+            let sent = booster.hint();
+            vm.awaits(BOOSTED, sent + SEEN);
+            let sent = booster.hint();
+            for pid in whole.processes().unwrap() {
+                Process::open(pid).unwrap().kill().unwrap();
+            }
+            vm.awaits(20, sent + LAPSED);
+        });
+        acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        assert!(guardian.ends_within(Nanos::s(5)), "a guardian ends with its booster");
+        drop(booster);
+        let left = root.names().unwrap();
+        assert!(!left.iter().any(|name| name.contains(&guardian.pid().to_string())), "a group is left: {left:?}");
+    }
 }
 
 pub(crate) fn a_guardian_of_loans_that_is_killed_is_replaced() {

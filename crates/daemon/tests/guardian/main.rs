@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// A test, with its name.
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     ("all_threads_are_restored_when_the_daemon_is_killed", tests::all_threads_are_restored_when_the_daemon_is_killed),
     (
         "a_stopped_daemon_is_killed_and_all_threads_are_restored",
@@ -41,6 +41,10 @@ const TESTS: [Test; 12] = [
     (
         "a_booster_that_is_stopped_or_killed_leaves_no_thread_boosted",
         boosts::a_booster_that_is_stopped_or_killed_leaves_no_thread_boosted,
+    ),
+    (
+        "after_a_kill_of_the_whole_control_group_of_a_booster_no_thread_stays_boosted",
+        boosts::after_a_kill_of_the_whole_control_group_of_a_booster_no_thread_stays_boosted,
     ),
     ("a_guardian_of_loans_that_is_killed_is_replaced", boosts::a_guardian_of_loans_that_is_killed_is_replaced),
 ];

@@ -1,56 +1,15 @@
 //! The jobs that run in guests.
 
 use super::boot::{Ran, System, Time};
+use super::extent::{Extent, ONCE, Rounds, Takes};
 use super::kernel::Kernel;
 use super::peers;
 use crate::program::{
     AGENT_LOAD, MICRO_VM, OPERATOR, PROMISES, Program, SHARES, STORM, TACTUS, TACTUS_GUEST, TACTUS_SCX, TRIALS,
 };
 use crate::root::root;
-use clap::Args;
 use serde_json::Value;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
-
-/// Rounds and seed of a random job.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Extent {
-    /// Number of rounds (random jobs only).
-    #[arg(long, default_value_t = FULL)]
-    pub(crate) rounds: u32,
-    /// Number of the first round, to skip the rounds before it (random jobs only).
-    #[arg(long, default_value_t = 1)]
-    pub(crate) first: u32,
-    /// Seed (random jobs only; default: a new seed); a failing run prints its seed.
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-}
-
-/// Default number of rounds of `cargo xtask vm-test`.
-const FULL: u32 = 200;
-
-impl Extent {
-    /// Returns the first `rounds` rounds of `seed`.
-    pub(crate) fn begin(rounds: u32, seed: u64) -> Extent {
-        Extent { rounds, first: 1, seed: Some(seed) }
-    }
-
-    /// Returns the extent with its seed, or with a new seed if the extent has none.
-    pub(crate) fn with_seed(self) -> Extent {
-        // The standard library has no random numbers other than the keys of a hash map.
-        let chance = || u64::from(RandomState::new().build_hasher().finish() as u32);
-        Extent { seed: Some(self.seed.unwrap_or_else(chance)), ..self }
-    }
-
-    /// Returns the command-line options of the extent.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let mut words = vec!["--rounds".to_string(), self.rounds.to_string()];
-        let option = |name: &str, value: String| [name.to_string(), value];
-        words.extend((self.first != 1).then(|| option("--first", self.first.to_string())).into_iter().flatten());
-        words.extend(self.seed.map(|seed| option("--seed", seed.to_string())).into_iter().flatten());
-        words
-    }
-}
 
 /// A job that runs in a guest, and the check of its outcome.
 pub(crate) struct Job {
@@ -70,10 +29,8 @@ pub(crate) struct Job {
     pub(crate) cpus: u32,
     /// Maximum number of attempts; several for a job whose measurements depend on the other load of the host.
     pub(crate) tries: u32,
-    /// Number of rounds in `cargo xtask test` (random jobs only); `None`: the job is no step of `cargo xtask test`.
-    pub(crate) suite_rounds: Option<u32>,
-    /// Whether the job accepts a seed and rounds.
-    pub(crate) is_random: bool,
+    pub(crate) rounds: Rounds,
+    pub(crate) takes: Takes,
     /// Time limit of the guest for an extent.
     pub(crate) limit: fn(&Extent) -> Duration,
     /// Command line of the job in the guest.
@@ -95,8 +52,8 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Host,
         cpus: 2,
         tries: 2,
-        suite_rounds: Some(1),
-        is_random: false,
+        rounds: ONCE,
+        takes: Takes::Nothing,
         limit: |_| Duration::from_secs(120),
         words: |_| ["/bin/tactus", "doctor", "--seconds", "2", "--json"].map(String::from).to_vec(),
         judge: doctor,
@@ -112,12 +69,12 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        suite_rounds: Some(10),
-        is_random: true,
+        rounds: Rounds { suite: Some(10), short: 200, long: 200 },
+        takes: Takes::Seed,
         limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
         words: |extent| {
             let program = ["/bin/storm", "--tactus", "/bin/tactus"].map(String::from);
-            [program.as_slice(), &extent.words()].concat()
+            [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
         judge: |_, _| Ok(()),
     },
@@ -132,8 +89,8 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        suite_rounds: Some(1),
-        is_random: false,
+        rounds: ONCE,
+        takes: Takes::Nothing,
         limit: |_| Duration::from_secs(180),
         words: |_| ["/bin/shares", "--tactus", "/bin/tactus"].map(String::from).to_vec(),
         judge: |_, _| Ok(()),
@@ -149,12 +106,12 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        suite_rounds: None,
-        is_random: true,
+        rounds: Rounds { suite: None, short: 20, long: 200 },
+        takes: Takes::Seed,
         limit: |extent| Duration::from_secs(120 + 20 * u64::from(extent.rounds)),
         words: |extent| {
             let program = ["/bin/storm", "--tactus", "/bin/tactus", "--micro-vm", "/bin/micro-vm"].map(String::from);
-            [program.as_slice(), &extent.words()].concat()
+            [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
         judge: |_, _| Ok(()),
     },
@@ -169,12 +126,12 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        suite_rounds: Some(6),
-        is_random: true,
+        rounds: Rounds { suite: Some(6), short: 20, long: 200 },
+        takes: Takes::Seed,
         limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
         words: |extent| {
             let program = ["/bin/storm", "--tactus", "/bin/tactus", "--unplug"].map(String::from);
-            [program.as_slice(), &extent.words()].concat()
+            [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
         judge: |_, _| Ok(()),
     },
@@ -189,12 +146,12 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        suite_rounds: None,
-        is_random: true,
+        rounds: Rounds { suite: None, short: 20, long: 246 },
+        takes: Takes::Seed,
         limit: |extent| Duration::from_secs(120 + 30 * u64::from(extent.rounds)),
         words: |extent| {
             let program = ["/bin/storm", "--tactus", "/bin/tactus", "--calls"].map(String::from);
-            [program.as_slice(), &extent.words()].concat()
+            [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
         judge: |_, _| Ok(()),
     },
@@ -211,13 +168,13 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Host,
         cpus: 2,
         tries: 2,
-        suite_rounds: Some(3),
-        is_random: true,
+        rounds: Rounds { suite: Some(3), short: 10, long: 50 },
+        takes: Takes::Seed,
         limit: |extent| Duration::from_secs(29 * (seconds(extent) + 4) + 90 + 4 * u64::from(extent.rounds)),
         words: |extent| {
             let seconds = seconds(extent).to_string();
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--seconds", &seconds].map(String::from);
-            [program.as_slice(), &extent.words()].concat()
+            [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
         judge: |_, _| Ok(()),
     },
@@ -232,14 +189,14 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        suite_rounds: Some(1),
-        is_random: true,
+        rounds: Rounds { suite: Some(1), short: 10, long: 10 },
+        takes: Takes::Seed,
         limit: |extent| Duration::from_secs(600 + 4 * u64::from(extent.rounds)),
         words: |extent| {
             let program =
                 ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus", "--seconds", "0"]
                     .map(String::from);
-            [program.as_slice(), &extent.words()].concat()
+            [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
         judge: |_, _| Ok(()),
     },
@@ -254,13 +211,12 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        suite_rounds: None,
-        is_random: true,
-        limit: |extent| Duration::from_secs(1_200 + 60 * u64::from(fault_rounds(extent))),
+        rounds: Rounds { suite: None, short: 3, long: 50 },
+        takes: Takes::Seed,
+        limit: |extent| Duration::from_secs(1_200 + 60 * u64::from(extent.rounds)),
         words: |extent| {
-            let extent = Extent { rounds: fault_rounds(extent), ..*extent };
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus", "--faults"];
-            program.into_iter().map(String::from).chain(extent.words()).collect()
+            program.into_iter().map(String::from).chain(extent.words(Takes::Seed)).collect()
         },
         judge: |_, _| Ok(()),
     },
@@ -275,16 +231,14 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        suite_rounds: None,
-        is_random: false,
+        rounds: Rounds { suite: None, short: 1, long: 10 },
+        takes: Takes::Rounds,
         limit: |_| Duration::from_secs(900),
-        words: |_| {
+        words: |extent| {
+            let rounds = extent.rounds.to_string();
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus"];
-            [&program[..], &["--only", "the port of bmq", "--compare", "1"]]
-                .concat()
-                .into_iter()
-                .map(String::from)
-                .collect()
+            let options = ["--only", "the port of bmq", "--compare", &rounds];
+            program.into_iter().chain(options).map(String::from).collect()
         },
         judge: |_, _| Ok(()),
     },
@@ -299,8 +253,8 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        suite_rounds: None,
-        is_random: false,
+        rounds: Rounds { suite: None, short: 0, long: 0 },
+        takes: Takes::Nothing,
         limit: |_| Duration::from_secs(3_600),
         words: |_| {
             let run = "/bin/tactus lab run E1 E2 --live --json --papers /papers --results /results --note";
@@ -320,12 +274,13 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        suite_rounds: None,
-        is_random: false,
+        rounds: Rounds { suite: None, short: 10, long: 10 },
+        takes: Takes::Rounds,
         limit: |_| Duration::from_secs(2_400),
-        words: |_| {
+        words: |extent| {
+            let rounds = extent.rounds.to_string();
             let program =
-                ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--only", "is compared", "--compare", "10"];
+                ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--only", "is compared", "--compare", &rounds];
             let peers = peers::paths().flat_map(|path| ["--peer".to_string(), path]);
             program.into_iter().map(String::from).chain(peers).collect()
         },
@@ -342,12 +297,13 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        suite_rounds: None,
-        is_random: false,
+        rounds: Rounds { suite: None, short: 3, long: 10 },
+        takes: Takes::Rounds,
         limit: |_| Duration::from_secs(300),
-        words: |_| {
+        words: |extent| {
+            let rounds = extent.rounds.to_string();
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus"];
-            let options = ["--micro-vm", "/bin/micro-vm", "--only", "of a gang", "--compare", "10"];
+            let options = ["--micro-vm", "/bin/micro-vm", "--only", "of a gang", "--compare", &rounds];
             program.into_iter().chain(options).map(String::from).collect()
         },
         judge: |_, _| Ok(()),
@@ -363,14 +319,13 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        suite_rounds: None,
-        is_random: false,
+        rounds: Rounds { suite: None, short: 1, long: 10 },
+        takes: Takes::Rounds,
         // Virtual CPUs that take turns every 20 us are slow.
         limit: |extent| Duration::from_secs(600 + 900 * u64::from(extent.rounds)),
         words: |extent| {
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--long", "--only", "is replayed"];
-            let rounds = ["--rounds".to_string(), extent.rounds.to_string()];
-            program.into_iter().map(String::from).chain(rounds).collect()
+            program.into_iter().map(String::from).chain(extent.words(Takes::Rounds)).collect()
         },
         judge: |_, _| Ok(()),
     },
@@ -385,12 +340,12 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        suite_rounds: None,
-        is_random: false,
+        rounds: Rounds { suite: None, short: 1, long: 10 },
+        takes: Takes::Rounds,
         limit: |_| Duration::from_secs(5_400),
-        words: |_| {
-            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--long", "--rounds", "10"];
-            [program.as_slice(), &["--only", "control groups"]].concat().into_iter().map(String::from).collect()
+        words: |extent| {
+            let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--long", "--only", "control groups"];
+            program.into_iter().map(String::from).chain(extent.words(Takes::Rounds)).collect()
         },
         judge: |_, _| Ok(()),
     },
@@ -405,13 +360,12 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        suite_rounds: None,
-        is_random: true,
+        rounds: Rounds { suite: None, short: 2, long: 10 },
+        takes: Takes::Rounds,
         limit: |extent| Duration::from_secs(120 + 240 * u64::from(extent.rounds)),
         words: |extent| {
-            let rounds = extent.rounds.to_string();
-            let options = ["--tactus", "/bin/tactus", "--scheduler", "/bin/tactus-scx", "--rounds", &rounds];
-            ["/bin/promises"].into_iter().chain(options).map(String::from).collect()
+            let program = ["/bin/promises", "--tactus", "/bin/tactus", "--scheduler", "/bin/tactus-scx"];
+            program.into_iter().map(String::from).chain(extent.words(Takes::Rounds)).collect()
         },
         judge: |_, _| Ok(()),
     },
@@ -426,8 +380,8 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        suite_rounds: Some(1),
-        is_random: false,
+        rounds: ONCE,
+        takes: Takes::Nothing,
         limit: |_| Duration::from_secs(300),
         words: |_| ["/bin/agent-load", "/bin/tactus-guest"].map(String::from).to_vec(),
         judge: |_, _| Ok(()),
@@ -443,8 +397,8 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        suite_rounds: Some(1),
-        is_random: false,
+        rounds: ONCE,
+        takes: Takes::Nothing,
         limit: |_| Duration::from_secs(1_200),
         words: |_| ["./operator", "--page", "operate.md"].map(String::from).to_vec(),
         judge: |_, _| Ok(()),
@@ -453,12 +407,7 @@ pub(crate) const JOBS: &[Job] = &[
 
 /// Returns the number of seconds for which each policy schedules the kernel: one in `cargo xtask test`.
 fn seconds(extent: &Extent) -> u64 {
-    if extent.rounds < 50 { 1 } else { 10 }
-}
-
-/// Returns the number of rounds in which the scheduler of a core fails: ten, if no other number is requested.
-fn fault_rounds(extent: &Extent) -> u32 {
-    if extent.rounds == FULL { 10 } else { extent.rounds }
+    if extent.rounds < 10 { 1 } else { 10 }
 }
 
 /// Mechanisms that every guest kernel supports.
@@ -541,9 +490,16 @@ mod tests {
     #[test]
     fn a_storm_gets_its_rounds_and_its_seed() {
         let storm = JOBS.iter().find(|job| job.name == "guest-storm").unwrap();
-        let words = (storm.words)(&Extent { rounds: 3, first: 2, seed: Some(7) }).join(" ");
+        let words = (storm.words)(&Extent { rounds: 3, first: 2, seed: 7 }).join(" ");
         assert_eq!(words, "/bin/storm --tactus /bin/tactus --rounds 3 --first 2 --seed 7");
-        let chance = [1, 2].map(|_| Extent { rounds: 1, first: 1, seed: None }.with_seed().seed.unwrap());
-        assert_ne!(chance[0], chance[1]);
+    }
+
+    #[test]
+    fn the_rounds_of_each_job_are_documented() {
+        let text = std::fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+        for Job { name, rounds: Rounds { suite, short, long }, .. } in JOBS {
+            let row = format!("| `{name}` | {}, {short}, {long} |", suite.unwrap_or(0));
+            assert!(text.contains(&row), "CONTRIBUTING.md lacks the row {row}");
+        }
     }
 }

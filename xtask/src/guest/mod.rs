@@ -4,6 +4,7 @@ mod archive;
 mod boot;
 mod debian;
 mod disturbance;
+mod extent;
 pub(crate) mod image;
 mod jobs;
 mod kernel;
@@ -17,7 +18,8 @@ use anyhow::Result;
 use archive::Archive;
 use boot::{End, Machine, Ran, System, Time};
 use clap::Args;
-use jobs::{Extent, JOBS, Job};
+use extent::{Extent, Requested, Takes};
+use jobs::{JOBS, Job};
 use kernel::Kernel;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,11 +34,11 @@ const SKIPPED: i32 = 77;
 /// Options of `cargo xtask vm-test`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct VmTest {
-    /// Run only these jobs (default: all jobs).
-    #[arg(value_parser = clap::builder::PossibleValuesParser::new(JOBS.iter().map(|job| job.name)))]
+    /// Run only these jobs; `sched-ext`: all jobs of sched_ext (default: all jobs but those of peers and records).
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(JOBS.iter().map(|job| job.name).chain([SCHED_EXT])))]
     names: Vec<String>,
-    /// Run the jobs that compare schedulers of other projects, too. They are built first, which takes minutes.
-    #[arg(long)]
+    /// Run the jobs that compare schedulers of other projects, too. They are built first, which takes minutes. Implies `--long`.
+    #[arg(long, conflicts_with = "rounds")]
     peers: bool,
     /// Keep the guest's archive and output in target/guest, and print the path.
     #[arg(long)]
@@ -45,15 +47,38 @@ pub(crate) struct VmTest {
     #[arg(long, value_name = "SUITE|PATH", default_value = kernel::SUITE)]
     kernel: String,
     #[command(flatten)]
-    extent: Extent,
+    extent: Requested,
 }
 
-/// Runs each chosen job in a guest, as a step.
+/// Name of all jobs of sched_ext together, and the first part of the name of each.
+const SCHED_EXT: &str = "sched-ext";
+const OF_SCHED_EXT: &str = "guest-scx";
+
+impl VmTest {
+    /// Whether the command runs `job`.
+    fn includes(&self, job: &Job) -> bool {
+        let is_in_group = job.rounds.short > 0 && (self.peers || !job.has_peers);
+        let names = |name: &String| {
+            name == job.name || (name == SCHED_EXT && job.name.starts_with(OF_SCHED_EXT) && is_in_group)
+        };
+        self.names.iter().any(names) || (self.names.is_empty() && is_in_group)
+    }
+}
+
+/// Runs each chosen job in a guest, as a step: a job for each CPU at a time, and then the jobs in the time of the host, alone.
 pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
-    let is_named = |job: &Job| wanted.names.iter().any(|name| name == job.name);
-    let is_default = |job: &Job| wanted.names.is_empty() && (wanted.peers || !job.has_peers);
-    let chosen = JOBS.iter().filter(|job| is_named(job) || is_default(job));
-    let steps: Vec<Step> = chosen.map(|job| step(job, wanted.kernel.clone(), wanted.extent, wanted.keep)).collect();
+    // Jobs at the same time would install programs at the same time.
+    if let Err(reason) = component::qemu().and_then(|()| Kernel::get(&wanted.kernel).map(drop)) {
+        println!("{reason}");
+    }
+    let requested = if wanted.peers { wanted.extent.long() } else { wanted.extent };
+    let chosen = JOBS.iter().filter(|job| wanted.includes(job));
+    let step = |job: &'static Job| {
+        let when = if job.time == Time::Host { When::Alone } else { When::Beside };
+        step(job, wanted.kernel.clone(), requested.of(job.rounds), wanted.keep).when(when)
+    };
+    let mut steps: Vec<Step> = chosen.map(step).collect();
+    steps.sort_by_key(|step| step.when);
     run_all(&steps)
 }
 
@@ -68,7 +93,7 @@ pub(crate) fn fetch() -> Result<(), String> {
 /// The jobs in the time of the host come last, and run alone.
 pub(crate) fn steps() -> Vec<Step> {
     let seed = seed::of_sources();
-    let jobs = JOBS.iter().filter_map(|job| Some((job, Extent::begin(job.suite_rounds?, seed))));
+    let jobs = JOBS.iter().filter_map(|job| Some((job, Extent::begin(job.rounds.suite?, seed))));
     let steps = jobs.map(|(job, extent)| {
         let when = match (job.system, job.time) {
             (_, Time::Host) => When::Alone,
@@ -83,7 +108,7 @@ pub(crate) fn steps() -> Vec<Step> {
 }
 
 fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {
-    Step::new(job.title, move || check(job, &kernel, &extent.with_seed(), keep))
+    Step::new(job.title, move || check(job, &kernel, &extent, keep))
 }
 
 /// Runs one job in a guest.
@@ -154,7 +179,7 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
 fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<(Outcome, f64)> {
     let mut hear = |line: &str| {
         // A long job shows its output as progress.
-        if job.is_random || job.system == System::Debian {
+        if job.takes != Takes::Nothing || job.system == System::Debian {
             println!("      {} | {line}", job.name);
         }
     };
@@ -167,8 +192,8 @@ fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<(O
     let (up, whole) = (ran.up.as_deref().unwrap_or("never"), begin.elapsed().as_secs_f64());
     let disturbed = ran.disturbed;
     println!(
-        "      Linux {}: up after {up} s, off after {whole:.1} s, of which other load took {disturbed:.1} %",
-        kernel.release
+        "      {}: Linux {}, up after {up} s, off after {whole:.1} s, of which other load took {disturbed:.1} %",
+        job.name, kernel.release
     );
     Ok((outcome(job, kernel, machine, &ran, again), disturbed))
 }
@@ -195,9 +220,7 @@ fn again(job: &Job, suite: &str, extent: &Extent) -> String {
     if suite != kernel::SUITE {
         words.push(format!("--kernel {suite}"));
     }
-    if job.is_random {
-        words.extend(extent.words());
-    }
+    words.extend(extent.words(job.takes));
     words.join(" ")
 }
 
@@ -246,7 +269,7 @@ mod tests {
     #[test]
     fn a_random_job_is_run_again_with_its_seed_and_another_without() {
         let job = |name: &str| JOBS.iter().find(|job| job.name == name).unwrap();
-        let extent = Extent { rounds: 5, first: 1, seed: Some(42) };
+        let extent = Extent::begin(5, 42);
         assert_eq!(
             again(job("guest-storm"), "bookworm", &extent),
             "cargo xtask vm-test guest-storm --kernel bookworm --rounds 5 --seed 42"

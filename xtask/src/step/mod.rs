@@ -9,8 +9,11 @@ use crate::stream::{Output, stream};
 use anyhow::Result;
 pub(crate) use outcome::{Failure, Outcome};
 use report::Report;
+use std::num::NonZero;
+use std::panic::{self, AssertUnwindSafe};
 use std::process::{Command, ExitCode};
-use std::thread::{self, ScopedJoinHandle};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::Instant;
 pub(crate) use tally::Tally;
 
@@ -19,7 +22,7 @@ pub(crate) use tally::Tally;
 pub(crate) enum When {
     /// After the step before it.
     InTurn,
-    /// Beside the steps after it.
+    /// Beside the steps after it, at most one for each CPU at a time.
     Beside,
     /// After the step before it, with no step beside it.
     Alone,
@@ -27,6 +30,8 @@ pub(crate) enum When {
 
 /// The outcome of a step, and the time that it took in seconds.
 type Ran = Result<(Outcome, f64)>;
+/// The name of a step beside others, and its outcome, unless it panicked.
+type Ended = (&'static str, thread::Result<Ran>);
 
 /// A check, or several similar checks.
 pub(crate) struct Step {
@@ -56,31 +61,43 @@ impl Step {
 pub(crate) fn run_all(steps: &[Step]) -> Result<ExitCode> {
     let begin = clock();
     let mut report = Report::default();
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
-        let mut beside = Vec::new();
+        let (done, ended) = mpsc::channel();
+        let mut running = 0;
         for (number, step) in steps.iter().enumerate() {
-            if step.when == When::Alone {
-                end_beside(&mut beside, &mut report)?;
-            }
+            let most = match step.when {
+                When::Alone => 0,
+                When::Beside => cpus - 1,
+                When::InTurn => cpus,
+            };
+            await_at_most(most, &mut running, &ended, &mut report)?;
             println!("[{}/{}] {}", number + 1, steps.len(), step.name);
             if step.when == When::Beside {
                 println!("      goes on beside the next steps");
-                beside.push((step.name, scope.spawn(|| step.run())));
+                running += 1;
+                let done = done.clone();
+                scope.spawn(move || {
+                    let ran = panic::catch_unwind(AssertUnwindSafe(|| step.run()));
+                    // After an error of another step, no outcome is awaited.
+                    let _ = done.send((step.name, ran));
+                });
             } else {
                 report.add(step.name, step.run()?);
             }
         }
-        end_beside(&mut beside, &mut report)
+        await_at_most(0, &mut running, &ended, &mut report)
     })?;
     Ok(report.end(begin.elapsed()))
 }
 
-/// Waits for the steps beside others, and reports their outcomes.
-fn end_beside(beside: &mut Vec<(&'static str, ScopedJoinHandle<'_, Ran>)>, report: &mut Report) -> Result<()> {
-    for (name, handle) in beside.drain(..) {
-        let ran = handle.join().expect("a step does not panic");
+/// Waits until at most `most` of the `running` steps beside others run, and reports the outcomes of those that end.
+fn await_at_most(most: usize, running: &mut usize, ended: &Receiver<Ended>, report: &mut Report) -> Result<()> {
+    while *running > most {
+        let (name, ran) = ended.recv().expect("each step reports its end");
+        *running -= 1;
         println!("[beside the others] {name}");
-        report.add(name, ran?);
+        report.add(name, ran.unwrap_or_else(|why| panic::resume_unwind(why))?);
     }
     Ok(())
 }
@@ -138,7 +155,8 @@ fn progress(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Mutex, mpsc};
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn progress_shows_targets_results_and_failures_only() {
@@ -179,5 +197,24 @@ mod tests {
         ];
         run_all(&steps).unwrap();
         assert_eq!(receiver.try_iter().collect::<Vec<_>>(), ["in turn", "beside", "alone"]);
+    }
+
+    #[test]
+    fn at_most_one_step_for_each_cpu_runs_beside_others() {
+        static RUNNING: AtomicUsize = AtomicUsize::new(0);
+        static MOST: AtomicUsize = AtomicUsize::new(0);
+        let step = || {
+            Step::new("beside", || {
+                MOST.fetch_max(RUNNING.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                succeeds(Command::new("sleep").arg("0.05"))?;
+                RUNNING.fetch_sub(1, Ordering::Relaxed);
+                Ok(Outcome::Passed)
+            })
+            .when(When::Beside)
+        };
+        let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+        let steps: Vec<Step> = (0..3 * cpus).map(|_| step()).collect();
+        run_all(&steps).unwrap();
+        assert_eq!(MOST.load(Ordering::Relaxed), cpus);
     }
 }

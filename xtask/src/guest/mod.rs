@@ -24,10 +24,13 @@ use kernel::Kernel;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 /// Maximum share of the time that the host may take from an emulator whose guest has the time of the host. A job that fails in a
 /// guest which lost more is not judged. Unit: percent.
 const DISTURBED: f64 = 10.0;
+/// Held while a guest is prepared.
+static PREPARES: Mutex<()> = Mutex::new(());
 /// Exit code of a job that could not run. The last line of its output gives the reason.
 const SKIPPED: i32 = 77;
 
@@ -67,19 +70,10 @@ impl VmTest {
 
 /// Runs each chosen job in a guest, as a step: a job for each CPU at a time, and then the jobs in the time of the host, alone.
 pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
-    // Jobs at the same time would install programs at the same time.
-    if let Err(reason) = component::qemu().and_then(|()| Kernel::get(&wanted.kernel).map(drop)) {
-        println!("{reason}");
-    }
     let requested = if wanted.peers { wanted.extent.long() } else { wanted.extent };
     let chosen = JOBS.iter().filter(|job| wanted.includes(job));
-    let step = |job: &'static Job| {
-        let when = if job.time == Time::Host { When::Alone } else { When::Beside };
-        step(job, wanted.kernel.clone(), requested.of(job.rounds), wanted.keep).when(when)
-    };
-    let mut steps: Vec<Step> = chosen.map(step).collect();
-    steps.sort_by_key(|step| step.when);
-    run_all(&steps)
+    let step = |job| (job, step(job, wanted.kernel.clone(), requested.of(job.rounds), wanted.keep));
+    run_all(&in_lanes(chosen.map(step)))
 }
 
 /// Downloads the kernel for the steps of `cargo xtask test` and makes the disk with Debian, unless they are there.
@@ -88,21 +82,23 @@ pub(crate) fn fetch() -> Result<(), String> {
     debian::disk().map(drop)
 }
 
-/// Returns steps for `cargo xtask test`: a short run of each job of the suite, with a seed that follows from the last commit.
-/// The job with Debian takes the longest, and runs beside others: it uses one CPU, and its time follows instructions.
-/// The jobs in the time of the host come last, and run alone.
-pub(crate) fn steps() -> Vec<Step> {
+/// Returns steps for `cargo xtask test`: a short run of each job of the suite, with a seed that follows from the last commit. The first
+/// list has the job with Debian, which takes the longest and uses one CPU, so other steps of the suite run beside it.
+pub(crate) fn steps() -> (Vec<Step>, Vec<Step>) {
     let seed = seed::of_sources();
     let jobs = JOBS.iter().filter_map(|job| Some((job, Extent::begin(job.rounds.suite?, seed))));
-    let steps = jobs.map(|(job, extent)| {
-        let when = match (job.system, job.time) {
-            (_, Time::Host) => When::Alone,
-            (System::Debian, Time::Executed) => When::Beside,
-            (System::Archive, Time::Executed) => When::InTurn,
-        };
-        step(job, kernel::SUITE.to_string(), extent, false).when(when)
-    });
-    let mut steps: Vec<Step> = steps.collect();
+    let (long, short) = jobs.partition(|(job, _)| job.system == System::Debian);
+    let steps = |jobs: Vec<(&'static Job, Extent)>| {
+        in_lanes(jobs.into_iter().map(|(job, extent)| (job, step(job, kernel::SUITE.to_string(), extent, false))))
+    };
+    (steps(long), steps(short))
+}
+
+/// Orders the steps of jobs: guests whose time follows instructions run beside others, and those in the time of the host come last, and
+/// run alone.
+fn in_lanes(jobs: impl Iterator<Item = (&'static Job, Step)>) -> Vec<Step> {
+    let when = |job: &Job| if job.time == Time::Host { When::Alone } else { When::Beside };
+    let mut steps: Vec<Step> = jobs.map(|(job, step)| step.when(when(job))).collect();
     steps.sort_by_key(|step| step.when);
     steps
 }
@@ -119,33 +115,18 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
         ));
     }
     downloads::wait();
-    let kernel = match component::qemu().and_then(|()| Kernel::get(suite)) {
-        Ok(kernel) => kernel,
-        Err(reason) => return Ok(Outcome::Skipped(reason)),
-    };
-    if job.is_hypervisor && kernel.hypervisor.is_empty() {
-        return Ok(Outcome::Skipped(format!("no modules of KVM are known for Linux {}", kernel.release)));
-    }
-    if job.programs.iter().any(|program| program.feature == Some(program::BPF))
-        && let Err(reason) = component::bpf()
-    {
-        return Ok(Outcome::Skipped(reason));
-    }
-    if job.has_peers
-        && let Err(reason) = peers::build()
-    {
-        return Ok(Outcome::Skipped(reason));
-    }
-    if job.system == System::Debian && !kernel.has_virtio {
-        return Ok(Outcome::Skipped(format!("Linux {} is not known to have virtio ports", kernel.release)));
-    }
-    if job.system == System::Debian
-        && let Err(reason) = debian::disk()
-    {
-        return Ok(Outcome::Skipped(reason));
-    }
     let folder = root().join("target/guest").join(format!("{}-{}", job.name, std::process::id()));
-    if let Err(error) = prepare(job, &kernel, extent, &folder) {
+    let (kernel, prepared) = {
+        // Another guest that is prepared at the same time would install the same packages, and replace programs by its builds.
+        let _alone = PREPARES.lock().unwrap_or_else(PoisonError::into_inner);
+        let kernel = match requirements(job, suite) {
+            Ok(kernel) => kernel,
+            Err(reason) => return Ok(Outcome::Skipped(reason)),
+        };
+        let prepared = prepare(job, &kernel, extent, &folder);
+        (kernel, prepared)
+    };
+    if let Err(error) = prepared {
         let text = format!("cannot prepare {}: {error:#}", folder.display());
         return Ok(Outcome::Failed(Failure { text, again: again(job, suite, extent) }));
     }
@@ -172,6 +153,28 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
         fs::remove_dir_all(&folder)?;
     }
     Ok(outcome)
+}
+
+/// Installs what the job needs. Returns its kernel, or the reason why the job cannot run.
+fn requirements(job: &Job, suite: &str) -> Result<Kernel, String> {
+    component::qemu()?;
+    let kernel = Kernel::get(suite)?;
+    if job.is_hypervisor && kernel.hypervisor.is_empty() {
+        return Err(format!("no modules of KVM are known for Linux {}", kernel.release));
+    }
+    if job.programs.iter().any(|program| program.feature == Some(program::BPF)) {
+        component::bpf()?;
+    }
+    if job.has_peers {
+        peers::build()?;
+    }
+    if job.system == System::Debian {
+        if !kernel.has_virtio {
+            return Err(format!("Linux {} is not known to have virtio ports", kernel.release));
+        }
+        debian::disk()?;
+    }
+    Ok(kernel)
 }
 
 /// Boots a guest for a job. If the guest dies, boots it a second time. Returns the outcome, and the share of the time that other load

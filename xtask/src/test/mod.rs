@@ -9,7 +9,7 @@ use crate::oracle::{LISA, PERFETTO, SIMSO, TRAPPY};
 use crate::program::BPF;
 use crate::root::{ALL_PACKAGES, cargo};
 use crate::seed::{self, FAULT_SEED};
-use crate::step::{Outcome, Step, When, counted, run_all, succeeds};
+use crate::step::{Outcome, Step, counted, run_all, succeeds};
 use crate::{citation, component, downloads, fuzz, guest, lab, page, portable, python, site, wasm};
 use anyhow::Result;
 use std::process::ExitCode;
@@ -17,8 +17,7 @@ use std::process::ExitCode;
 /// Runs every check.
 pub(crate) fn run() -> Result<ExitCode> {
     downloads::begin(download);
-    let (beside, guests): (Vec<Step>, Vec<Step>) =
-        guest::steps().into_iter().partition(|step| step.when == When::Beside);
+    let (debian, guests) = guest::steps();
     let mut steps = vec![
         Step::new("formatting", formatting),
         Step::new("lints", || lints(&[])),
@@ -31,7 +30,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new(site::CHECK, site::check),
         Step::new(page::CHECK, page::check),
     ];
-    steps.extend(beside);
+    steps.extend(debian);
     steps.extend([
         Step::new("documentation", documentation),
         Step::new("CITATION.cff, checked by cffconvert", citation::check),

@@ -362,7 +362,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         rounds: Rounds { suite: None, short: 2, long: 10 },
         takes: Takes::Rounds,
-        limit: |extent| Duration::from_secs(120 + 240 * u64::from(extent.rounds)),
+        limit: |extent| Duration::from_secs(120 + 360 * u64::from(extent.rounds)),
         words: |extent| {
             let program = ["/bin/promises", "--tactus", "/bin/tactus", "--scheduler", "/bin/tactus-scx"];
             program.into_iter().map(String::from).chain(extent.words(Takes::Rounds)).collect()

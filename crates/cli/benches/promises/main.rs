@@ -60,7 +60,7 @@ pub(crate) struct Sample {
     pub(crate) tally: Tally,
     pub(crate) cost: Cost,
     /// Deviation of the delivered reserved time, as measured by Tactus, from the promise. Unit: parts per million of
-    /// the promise. `None`: events were lost.
+    /// the promise. `None`: it was not measured, or events were lost.
     pub(crate) share_ppm: Option<f64>,
     /// CPU time per period that neither the process nor the hogs received. Unit: ns.
     pub(crate) lost: f64,
@@ -171,7 +171,7 @@ fn compare(promise: Promise, runs: usize) {
             Ok((tally, _)) => theirs.push(tally.missed_percent()),
             Err(error) => println!("  SCHED_DEADLINE: {error}"),
         }
-        let by = |limit| ours::with_core(None, |core| core.measure(promise, limit, LENGTH));
+        let by = |limit| ours::with_core(None, true, |core| core.measure(promise, limit, LENGTH));
         let (hard, soft) = (by(Limit::Hard), by(Limit::Soft));
         match (hard, soft) {
             // Delivered time and misses are those of the run with a hard limit. The cost of a turn is that of the run

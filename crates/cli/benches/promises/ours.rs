@@ -85,11 +85,15 @@ pub(crate) struct Core<'c> {
     front: &'c Client,
     /// Whether a scheduler in the kernel dispatches the promises.
     in_kernel: bool,
+    /// Whether the delivered share is measured. That takes time beside the promise.
+    shares: bool,
 }
 
-/// Starts a core, with a scheduler in the kernel if `scheduler` is given, and passes it to `work`.
+/// Starts a core, with a scheduler in the kernel if `scheduler` is given, and passes it to `work`. With `shares`, the delivered share is
+/// measured.
 pub(crate) fn with_core<T>(
     scheduler: Option<&Path>,
+    shares: bool,
     work: impl FnOnce(&Core) -> Result<T, String>,
 ) -> Result<T, String> {
     let played = live::serve(&setup(scheduler)?, |front| {
@@ -98,9 +102,20 @@ pub(crate) fn with_core<T>(
         }
         // What the core does once, at its start, is no cost of a turn.
         clock::sleep(WARM_UP);
-        work(&Core { front, in_kernel: scheduler.is_some() })
+        work(&Core { front, in_kernel: scheduler.is_some(), shares })
     });
     played.map_err(|failure| format!("{failure:?}"))?
+}
+
+/// Runs `work` at a priority above that of the agents: with short periods on a slow CPU, their turns leave no time for this thread.
+/// `work` must take little time.
+fn above_agents<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let said = |error: sys::Error| error.to_string();
+    let before = attributes::get(thread::current()).map_err(said)?;
+    attributes::set(thread::current(), Attributes::raised(RECORDER - 1)).map_err(said)?;
+    let worked = work();
+    attributes::set(thread::current(), before).map_err(said)?;
+    worked
 }
 
 impl Core<'_> {
@@ -150,21 +165,14 @@ impl Core<'_> {
         // The kernel does not report the phase of its periods.
         let first = front.promise(e).map(|promise| promise.deadline);
         let begun = first.map(|first| front.epoch().saturating_add(first.since(Instant::ZERO)));
-        let mut events = Vec::new();
-        front.read_journal(&mut events);
         let spent_before = expense.read();
-        // `None`: the journal has lost events, because the turns of the agents left no time for this thread.
-        let mut delivered = Some(Nanos::ZERO);
-        let ((from, to), lost) = lost(received, promise, || {
-            let end = clock::now().saturating_add(length);
-            while clock::now() < end {
-                clock::sleep_until(clock::now().saturating_add(POLL).min(end));
-                let is_whole = front.read_journal(&mut events) == 0;
-                delivered = delivered.filter(|_| is_whole).map(|delivered| delivered + reserved(&events));
-            }
-        })?;
+        let measure = || {
+            let measured = lost(received, promise, || self.await_end(length));
+            front.dismiss(e);
+            measured
+        };
+        let (delivered, (from, to), lost) = if self.shares { measure()? } else { above_agents(measure)? };
         let spent = expense.read() - &spent_before;
-        front.dismiss(e);
         clock::sleep(Nanos::ms(5));
         let periods = periods(promise, from, to);
         let share = |delivered: Nanos| delivered.as_ns() as f64 / (periods * promise.slice.as_ns() as f64);
@@ -172,15 +180,38 @@ impl Core<'_> {
         let sample = Sample { tally: Tally::default(), cost: Cost::of(&spent, periods), share_ppm, lost };
         Ok((Span { begun, from, to }, sample))
     }
+
+    /// Waits for `length`. Returns the reserved time that was delivered meanwhile, if it is measured and no event was lost.
+    fn await_end(&self, length: Nanos) -> Option<Nanos> {
+        let end = clock::now().saturating_add(length);
+        if !self.shares {
+            clock::sleep_until(end);
+            return None;
+        }
+        let mut events = Vec::new();
+        self.front.read_journal(&mut events);
+        let mut delivered = Some(Nanos::ZERO);
+        while clock::now() < end {
+            clock::sleep_until(clock::now().saturating_add(POLL).min(end));
+            let is_whole = self.front.read_journal(&mut events) == 0;
+            delivered = delivered.filter(|_| is_whole).map(|delivered| delivered + reserved(&events));
+        }
+        delivered
+    }
 }
 
-/// Returns the CPU time per period that the metered processes do not receive during `work`, in ns, and the begin and the end.
-fn lost(received: &Received, promise: Promise, work: impl FnOnce()) -> Result<((Instant, Instant), f64), String> {
+/// Returns the result of `work`, its begin and its end, and the CPU time per period that the metered processes do not receive meanwhile,
+/// in ns.
+fn lost<T>(
+    received: &Received,
+    promise: Promise,
+    work: impl FnOnce() -> T,
+) -> Result<(T, (Instant, Instant), f64), String> {
     let (from, had) = (clock::now(), received.read()?);
-    work();
+    let worked = work();
     let (to, has) = (clock::now(), received.read()?);
     let lost = to.since(from).as_ns() as f64 - (has - had).as_ns() as f64;
-    Ok(((from, to), lost / periods(promise, from, to)))
+    Ok((worked, (from, to), lost / periods(promise, from, to)))
 }
 
 fn periods(promise: Promise, from: Instant, to: Instant) -> f64 {

@@ -44,7 +44,7 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) {
         let mut all: [Results; 3] = Default::default();
         for _ in 0..rounds {
             let by = |scheduler| {
-                ours::with_core(scheduler, |core| {
+                ours::with_core(scheduler, false, |core| {
                     per_turn(promise, |promise| {
                         let sample = core.measure(promise, Limit::Hard, LENGTH)?;
                         Ok((sample.tally, sample.lost))
@@ -99,7 +99,7 @@ fn met(is_met: bool) -> &'static str {
 
 /// Returns the mean, and half of the interval in which the true mean is with a probability of 95 %, by the normal distribution.
 fn interval(values: &[f64]) -> (f64, f64) {
-    let count = values.len().max(2) as f64;
+    let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
     (mean, 1.96 * (variance / count).sqrt())

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! No attribute of the VM changes: donors lend the priority. A guardian, a second process, ends all loans when this process hangs, is
-//! stopped or is killed. It is in a control group of its own.
+//! stopped or is killed. It moves to a control group of its own, where that is permitted.
 
 mod loan_guardian;
 mod loans;
@@ -17,6 +17,7 @@ pub use loan_guardian::{COMMAND, run as guard};
 pub use loans::VmThreads;
 pub use serving::{Boosted, Options, Over};
 
+use crate::guardian::sweep;
 use coordination::Boost;
 use loans::Loans;
 use serving::Serving;
@@ -36,6 +37,8 @@ const PRIORITY_MOST: u8 = 90;
 pub fn serve(port: UnixStream, threads: &VmThreads, options: Options<'_>) -> Result<(Boosted, Over)> {
     let priority = priority_of(options.with.boost)?;
     port.set_nonblocking(true).map_err(|source| Error::Call { what: "read a port".to_string(), source })?;
+    // Guardians that were killed with their boosters have left groups.
+    sweep();
     let loans = Loans::begin(threads, options.program, priority + 3)?;
     attributes::set(thread::current(), Attributes::raised(priority + 2))?;
     Serving::new(port, threads, options, priority, loans).run()

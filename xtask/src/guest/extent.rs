@@ -51,6 +51,16 @@ impl Requested {
         Requested { long: true, ..self }
     }
 
+    /// Returns an option that the command has and a job does not accept.
+    pub(crate) fn unknown_to(&self, takes: Takes) -> Option<&'static str> {
+        match takes {
+            Takes::Nothing if self.rounds.is_some() => Some("--rounds"),
+            Takes::Nothing | Takes::Rounds if self.seed.is_some() => Some("--seed"),
+            Takes::Nothing | Takes::Rounds if self.first != 1 => Some("--first"),
+            _ => None,
+        }
+    }
+
     /// Returns the extent of a job.
     pub(crate) fn of(self, usual: Rounds) -> Extent {
         let rounds = self.rounds.unwrap_or(if self.long { usual.long } else { usual.short }.max(1));
@@ -108,6 +118,15 @@ mod tests {
         let from_second = Requested { rounds: Some(5), first: 2, ..requested }.of(usual);
         assert_eq!(from_second.words(Takes::Seed), ["--rounds", "5", "--first", "2", "--seed", "7"]);
         assert!(from_second.words(Takes::Nothing).is_empty());
+    }
+
+    #[test]
+    fn an_option_without_a_meaning_for_a_job_is_named() {
+        let none = Requested { rounds: None, long: true, first: 1, seed: None };
+        assert!([Takes::Nothing, Takes::Rounds, Takes::Seed].iter().all(|&takes| none.unknown_to(takes).is_none()));
+        let all = Requested { rounds: Some(3), long: false, first: 2, seed: Some(7) };
+        let unknown = [Takes::Nothing, Takes::Rounds, Takes::Seed].map(|takes| all.unknown_to(takes));
+        assert_eq!(unknown, [Some("--rounds"), Some("--seed"), None]);
     }
 
     #[test]

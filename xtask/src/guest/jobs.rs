@@ -233,7 +233,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         rounds: Rounds { suite: None, short: 1, long: 10 },
         takes: Takes::Rounds,
-        limit: |_| Duration::from_secs(900),
+        limit: |extent| Duration::from_secs(600 + 300 * u64::from(extent.rounds)),
         words: |extent| {
             let rounds = extent.rounds.to_string();
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus"];
@@ -276,7 +276,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         rounds: Rounds { suite: None, short: 10, long: 10 },
         takes: Takes::Rounds,
-        limit: |_| Duration::from_secs(2_400),
+        limit: |extent| Duration::from_secs(600 + 240 * u64::from(extent.rounds)),
         words: |extent| {
             let rounds = extent.rounds.to_string();
             let program =
@@ -299,7 +299,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         rounds: Rounds { suite: None, short: 3, long: 10 },
         takes: Takes::Rounds,
-        limit: |_| Duration::from_secs(300),
+        limit: |extent| Duration::from_secs(240 + 30 * u64::from(extent.rounds)),
         words: |extent| {
             let rounds = extent.rounds.to_string();
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus"];
@@ -342,7 +342,7 @@ pub(crate) const JOBS: &[Job] = &[
         tries: 1,
         rounds: Rounds { suite: None, short: 1, long: 10 },
         takes: Takes::Rounds,
-        limit: |_| Duration::from_secs(5_400),
+        limit: |extent| Duration::from_secs(600 + 600 * u64::from(extent.rounds)),
         words: |extent| {
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--long", "--only", "control groups"];
             program.into_iter().map(String::from).chain(extent.words(Takes::Rounds)).collect()

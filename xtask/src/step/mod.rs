@@ -206,7 +206,7 @@ mod tests {
         let step = || {
             Step::new("beside", || {
                 MOST.fetch_max(RUNNING.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-                succeeds(Command::new("sleep").arg("0.05"))?;
+                succeeds(Command::new("sleep").arg("0.2"))?;
                 RUNNING.fetch_sub(1, Ordering::Relaxed);
                 Ok(Outcome::Passed)
             })
@@ -215,6 +215,7 @@ mod tests {
         let cpus = thread::available_parallelism().map_or(1, NonZero::get);
         let steps: Vec<Step> = (0..3 * cpus).map(|_| step()).collect();
         run_all(&steps).unwrap();
-        assert_eq!(MOST.load(Ordering::Relaxed), cpus);
+        let most = MOST.load(Ordering::Relaxed);
+        assert!((cpus.min(2)..=cpus).contains(&most), "{most} at a time on {cpus} CPUs");
     }
 }

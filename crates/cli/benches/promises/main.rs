@@ -28,6 +28,7 @@ use expense::Spent;
 use ours::Kept;
 use sched::{CpuId, CpuSet, Limit, Nanos};
 use std::fmt::Write as _;
+use std::process::ExitCode;
 use sys::child::{Child, Work};
 use watched::Tally;
 
@@ -108,10 +109,11 @@ pub(crate) fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
     (figures[figures.len() / 2], figures[0], figures[figures.len() - 1])
 }
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let Some(kind) = arguments.iter().position(|argument| argument == crowd::PROCESS) {
-        return crowd::run(arguments.get(kind + 1).map_or("", String::as_str));
+        crowd::run(arguments.get(kind + 1).map_or("", String::as_str));
+        return ExitCode::SUCCESS;
     }
     let number = |name: &str, usual: usize| {
         let at = arguments.iter().position(|argument| argument == name);
@@ -161,6 +163,7 @@ fn main() {
             None => println!("  steal is not counted here"),
         }
     }
+    ExitCode::SUCCESS
 }
 
 /// Measures both mechanisms and the empty loop, alternately.

@@ -108,7 +108,7 @@ pub(crate) fn with_core<T>(
 }
 
 /// Runs `work` at a priority above that of the agents: with short periods on a slow CPU, their turns leave no time for this thread.
-/// `work` must take little time.
+/// `work` must need little CPU time.
 fn above_agents<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let said = |error: sys::Error| error.to_string();
     let before = attributes::get(thread::current()).map_err(said)?;
@@ -160,19 +160,23 @@ impl Core<'_> {
         clock::sleep(WARM_UP);
         let expense = Expense::of(front.pid());
         if self.in_kernel && !front.read_news().in_kernel.contains(&e) {
+            front.dismiss(e);
             return Err(format!("the kernel does not dispatch the promise: {:?}", front.warnings()));
         }
         // The kernel does not report the phase of its periods.
         let first = front.promise(e).map(|promise| promise.deadline);
         let begun = first.map(|first| front.epoch().saturating_add(first.since(Instant::ZERO)));
-        let spent_before = expense.read();
-        let measure = || {
-            let measured = lost(received, promise, || self.await_end(length));
+        // The journal so far.
+        let mut events = Vec::new();
+        front.read_journal(&mut events);
+        let mut measure = || {
+            let spent_before = expense.read();
+            let measured = lost(received, promise, || self.await_end(length, &mut events));
+            let spent = expense.read() - &spent_before;
             front.dismiss(e);
-            measured
+            Ok((measured?, spent))
         };
-        let (delivered, (from, to), lost) = if self.shares { measure()? } else { above_agents(measure)? };
-        let spent = expense.read() - &spent_before;
+        let ((delivered, (from, to), lost), spent) = if self.shares { measure()? } else { above_agents(measure)? };
         clock::sleep(Nanos::ms(5));
         let periods = periods(promise, from, to);
         let share = |delivered: Nanos| delivered.as_ns() as f64 / (periods * promise.slice.as_ns() as f64);
@@ -182,19 +186,17 @@ impl Core<'_> {
     }
 
     /// Waits for `length`. Returns the reserved time that was delivered meanwhile, if it is measured and no event was lost.
-    fn await_end(&self, length: Nanos) -> Option<Nanos> {
+    fn await_end(&self, length: Nanos, events: &mut Vec<(Instant, Event)>) -> Option<Nanos> {
         let end = clock::now().saturating_add(length);
         if !self.shares {
             clock::sleep_until(end);
             return None;
         }
-        let mut events = Vec::new();
-        self.front.read_journal(&mut events);
         let mut delivered = Some(Nanos::ZERO);
         while clock::now() < end {
             clock::sleep_until(clock::now().saturating_add(POLL).min(end));
-            let is_whole = self.front.read_journal(&mut events) == 0;
-            delivered = delivered.filter(|_| is_whole).map(|delivered| delivered + reserved(&events));
+            let is_whole = self.front.read_journal(events) == 0;
+            delivered = delivered.filter(|_| is_whole).map(|delivered| delivered + reserved(events));
         }
         delivered
     }

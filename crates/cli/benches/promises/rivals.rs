@@ -12,6 +12,7 @@ use crate::watched::Tally;
 use crate::{Promise, cpu, deadline, hog, ours, received::Received};
 use sched::{Limit, Nanos};
 use std::path::Path;
+use std::process::ExitCode;
 use sys::clock;
 
 const PROMISES: [Promise; 3] = [
@@ -19,6 +20,7 @@ const PROMISES: [Promise; 3] = [
     Promise { period: Nanos::ms(1), slice: Nanos::us(500) },
     Promise { period: Nanos::us(200), slice: Nanos::us(100) },
 ];
+const NAMES: [&str; 3] = ["SCHED_DEADLINE", "agents", "kernel"];
 /// Maximum number of times 200 ms to wait for a quiet CPU.
 const QUIET_TRIALS: usize = 150;
 /// A period with few turns.
@@ -35,8 +37,16 @@ struct Results {
     costs: Vec<f64>,
 }
 
+impl Results {
+    fn missed_percent(&self) -> f64 {
+        self.missed as f64 * 100.0 / self.periods.max(1) as f64
+    }
+}
+
 /// Compares the three, and prints a line for each promise and mechanism.
-pub(crate) fn compare(scheduler: &Path, rounds: usize) {
+/// Exit code 1: something was not measured.
+pub(crate) fn compare(scheduler: &Path, rounds: usize) -> ExitCode {
+    let mut is_whole = true;
     await_quiet();
     println!("promises with a limit beside two hogs on CPU {}, {LENGTH} each, {rounds} interleaved rounds", cpu());
     for promise in PROMISES {
@@ -53,7 +63,7 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) {
             };
             let measured =
                 [per_turn(promise, |promise| deadline::measure(promise, LENGTH)), by(None), by(Some(scheduler))];
-            for (results, measured) in all.iter_mut().zip(measured) {
+            for ((results, name), measured) in all.iter_mut().zip(NAMES).zip(measured) {
                 match measured {
                     Ok((tally, lost)) => {
                         results.missed += tally.clearly;
@@ -61,22 +71,26 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) {
                         results.periods += tally.periods;
                         results.costs.push(lost / 1e3);
                     }
-                    Err(why) => println!("  not measured: {why}"),
+                    Err(why) => {
+                        println!("  {slice} in {period}, {name}: not measured: {why}");
+                        is_whole = false;
+                    }
                 }
             }
         }
-        for (name, results) in ["SCHED_DEADLINE", "agents", "kernel"].iter().zip(&all) {
-            let (mean, half) = interval(&results.costs);
+        for (name, results) in NAMES.iter().zip(&all).filter(|(_, results)| results.periods > 0) {
             let Results { missed, periods, worst, .. } = results;
-            println!(
-                "  {slice} in {period}, {name}: {missed} of {periods} missed, by {worst} at most; {mean:.1} us per turn (+- {half:.1})"
-            );
+            let cost = interval(&results.costs);
+            println!("  {slice} in {period}, {name}: {missed} of {periods} missed, by {worst} at most; {cost}");
         }
-        let [theirs, agents, kernel] = &all;
-        let is_cheap = 2.0 * interval(&kernel.costs).0 < interval(&agents.costs).0;
-        let is_kept = kernel.missed <= agents.missed.min(theirs.missed);
-        println!("  {slice} in {period}: misses {}, cost {}", met(is_kept), met(is_cheap));
+        if all.iter().all(|results| results.periods > 0) {
+            let [theirs, agents, kernel] = &all;
+            let is_cheap = 2.0 * mean(&kernel.costs) < mean(&agents.costs);
+            let is_kept = kernel.missed_percent() <= agents.missed_percent().min(theirs.missed_percent());
+            println!("  {slice} in {period}: misses {}, cost {}", met(is_kept), met(is_cheap));
+        }
     }
+    if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Waits until a hog receives the whole CPU: a kernel that has just started may still test itself.
@@ -97,12 +111,18 @@ fn met(is_met: bool) -> &'static str {
     if is_met { "met" } else { "NOT met" }
 }
 
-/// Returns the mean, and half of the interval in which the true mean is with a probability of 95 %, by the normal distribution.
-fn interval(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Describes the mean, and half of the interval in which the true mean is with a probability of 95 %, by the normal distribution.
+fn interval(values: &[f64]) -> String {
+    let (count, mean) = (values.len() as f64, mean(values));
+    if values.len() < 2 {
+        return format!("{mean:.1} us per turn");
+    }
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    (mean, 1.96 * (variance / count).sqrt())
+    format!("{mean:.1} us per turn (+- {:.1})", 1.96 * (variance / count).sqrt())
 }
 
 /// Measures a promise, and then the same share in a long period. Returns the missed periods of the promise, and the time that each of

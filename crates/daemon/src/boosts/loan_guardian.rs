@@ -97,10 +97,17 @@ pub fn run(priority: u32, booster: &str, donors: &[String]) -> Result<()> {
     let booster = Process::open_as(identity(booster)?)?;
     // One act can kill all processes of the booster's control group.
     let apart = Apart::begin(identity_of(std::process::id())?);
+    let watched = watch(&booster, &donors);
+    apart.remove();
+    watched
+}
+
+/// Reports that the guardian watches, and lowers the donors at each alarm until the booster ends.
+fn watch(booster: &Process, donors: &[Identity]) -> Result<()> {
     let input = io::stdin().as_fd().try_clone_to_owned();
     let alarm = Timer::shared(input.map_err(|source| Error::Call { what: "share a timer".to_string(), source })?);
     let waiting = Waiting::new()?;
-    waiting.add(&booster, END)?;
+    waiting.add(booster, END)?;
     waiting.add(&alarm, ALARM)?;
     let mut output = io::stdout();
     let written = output.write_all(&[WATCHES]).and_then(|()| output.flush());
@@ -111,7 +118,6 @@ pub fn run(priority: u32, booster: &str, donors: &[String]) -> Result<()> {
             donors.iter().for_each(|donor| lower(donor.tid));
         }
     }
-    apart.remove();
     Ok(())
 }
 

@@ -322,11 +322,8 @@ pub(crate) fn after_a_kill_of_the_whole_control_group_of_a_booster_no_thread_sta
     }
     for hierarchy in [Hierarchy::one("freezer"), Hierarchy::two()] {
         let name = format!("tactus-test-boosts-{}", std::process::id());
-        let made = hierarchy.and_then(|hierarchy| {
-            let root = hierarchy.open("/")?;
-            Ok((root.create(&name)?, root))
-        });
-        let Ok((whole, root)) = made.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { continue };
+        let made = hierarchy.and_then(|hierarchy| hierarchy.open("/")?.create(&name));
+        let Ok(whole) = made.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { continue };
         let vm = Vm::start_on(&affinity::get(thread::current()).unwrap().iter().collect::<Vec<CpuId>>());
         let mut booster = Booster::start(&vm);
         whole.add_process(booster.process.pid()).unwrap();
@@ -344,6 +341,7 @@ pub(crate) fn after_a_kill_of_the_whole_control_group_of_a_booster_no_thread_sta
         });
         acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let guardian = booster.guardian();
+        assert!(groups_of(&[first.pid()]).is_empty(), "the booster removes the group of a guardian that has ended");
         let end = clock::now() + Nanos::s(10);
         while whole.processes().unwrap().contains(&guardian.pid()) {
             assert!(clock::now() < end, "the guardian leaves the group");
@@ -361,9 +359,17 @@ pub(crate) fn after_a_kill_of_the_whole_control_group_of_a_booster_no_thread_sta
         acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         assert!(guardian.ends_within(Nanos::s(5)), "a guardian ends with its booster");
         drop(booster);
-        let left = root.names().unwrap();
-        assert!(!left.iter().any(|name| name.contains(&guardian.pid().to_string())), "a group is left: {left:?}");
+        let left = groups_of(&[first.pid(), guardian.pid()]);
+        assert!(left.is_empty(), "groups are left: {left:?}");
     }
+}
+
+/// Returns the names of the groups of these guardians, directly below the roots of the hierarchies.
+fn groups_of(guardians: &[u32]) -> Vec<String> {
+    let hierarchies = ["freezer", "memory", "pids"].map(Hierarchy::one).into_iter().chain([Hierarchy::two()]);
+    let names = hierarchies.flat_map(|hierarchy| hierarchy?.open("/")?.names()).flatten();
+    let is_theirs = |name: &String| guardians.iter().any(|pid| name.starts_with(&format!("tactus-guardian-{pid}-")));
+    names.filter(is_theirs).collect()
 }
 
 pub(crate) fn a_guardian_of_loans_that_is_killed_is_replaced() {

@@ -170,7 +170,7 @@ fn connect(socket: &Path, pid: u32) -> Result<UnixStream, Explanation> {
         let remedy = "name the socket at which QEMU listens for the other end of the port";
         Explanation::new(format!("cannot use the port {}: {why}", socket.display()), remedy)
     };
-    let stream = UnixStream::connect(socket).map_err(|error| failed(&error.to_string()))?;
+    let stream = local_socket::connect_within(socket, REPLY).map_err(|error| failed(&error.to_string()))?;
     match local_socket::peer(&stream) {
         Ok(peer) if peer.pid == pid => Ok(stream),
         Ok(peer) => Err(failed(&format!("it is of process {}, and the VM is process {pid}", peer.pid))),

@@ -45,12 +45,12 @@ impl fmt::Display for Failed {
 }
 
 impl Qmp {
-    /// Connects to the monitor at `socket` of process `pid`. A reply takes at most `limit`.
+    /// Connects to the monitor at `socket` of process `pid`. The connection and each reply take at most `limit`.
     ///
     /// # Errors
     /// Another process has the socket, the monitor serves another client, or it does not answer.
     pub(crate) fn connect(socket: &Path, pid: u32, limit: Nanos) -> io::Result<Qmp> {
-        let stream = UnixStream::connect(socket)?;
+        let stream = local_socket::connect_within(socket, limit)?;
         // The owner of the VM chooses the path, which may name a socket of another program.
         let peer = local_socket::peer(&stream).map_err(io::Error::other)?;
         if peer.pid != pid {

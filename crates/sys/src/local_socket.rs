@@ -1,8 +1,13 @@
 //! Unix sockets: listening at a path, and the process at the other end.
 
 use crate::{Error, Result};
+use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_peercred};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, getsockname, sendmsg};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    connect, getsockname, sendmsg, socket_with,
+};
+use sched::Nanos;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::mem::MaybeUninit;
@@ -11,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A socket that listens at a path, without blocking. The file is removed with the value, unless another process has
 /// created or replaced it.
@@ -133,6 +139,24 @@ fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
+/// Connects to the socket at `path`. A process that is stopped accepts no connection, and its queue of connections may be full; the call
+/// waits for at most `limit`.
+///
+/// # Errors
+/// Nothing listens at `path`, or the queue has stayed full (`TimedOut`).
+pub fn connect_within(path: &Path, limit: Nanos) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let stream = UnixStream::from(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
+    // The kernel applies the limit of writes to connections, too (unix_stream_connect, net/unix/af_unix.c, Linux 6.18).
+    stream.set_write_timeout(Some(Duration::from_nanos(limit.as_ns().max(1_000))))?;
+    match connect(&stream, &address) {
+        Err(Errno::AGAIN) => Err(io::Error::new(ErrorKind::TimedOut, "the process does not accept connections")),
+        connected => Ok(connected?),
+    }?;
+    stream.set_write_timeout(None)?;
+    Ok(stream)
+}
+
 /// Sends `bytes` through `stream`, with a descriptor of this process for the process at the other end (SCM_RIGHTS, unix(7)).
 ///
 /// # Errors
@@ -190,6 +214,21 @@ mod tests {
         std::fs::write(&path, "a file").unwrap();
         assert!(LocalListener::at(&path, 0o600, None).unwrap_err().to_string().contains("cannot listen"));
         assert_eq!(std::fs::read(&path).unwrap(), b"a file");
+    }
+
+    #[test]
+    fn a_connection_to_a_process_that_accepts_none_has_a_limit() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("monitor.sock");
+        assert_eq!(connect_within(&path, Nanos::s(1)).unwrap_err().kind(), ErrorKind::NotFound);
+        let listener = UnixListener::bind(&path).unwrap();
+        // The queue has room for one connection.
+        rustix::net::listen(&listener, 0).unwrap();
+        let _first = connect_within(&path, Nanos::s(1)).unwrap();
+        assert_eq!(connect_within(&path, Nanos::ms(20)).unwrap_err().kind(), ErrorKind::TimedOut);
+        listener.accept().unwrap();
+        let stream = connect_within(&path, Nanos::ms(20)).unwrap();
+        assert_eq!(stream.write_timeout().unwrap(), None);
     }
 
     #[test]

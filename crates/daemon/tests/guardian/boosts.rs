@@ -328,18 +328,7 @@ pub(crate) fn after_a_kill_of_the_whole_control_group_of_a_booster_no_thread_sta
         let mut booster = Booster::start(&vm);
         whole.add_process(booster.process.pid()).unwrap();
         // Loans that begin anew have a guardian that begins in the group.
-        let first = booster.guardian();
-        first.kill().unwrap();
-        assert!(first.ends_within(Nanos::s(5)));
-        let acted = observing(|| {
-            let end = clock::now() + Nanos::s(5);
-            while vm.priority() != BOOSTED {
-                assert!(clock::now() < end, "a new guardian watches");
-                booster.hint();
-                clock::sleep(Nanos::ms(1));
-            }
-        });
-        acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let first = replace_guardian(&mut booster, &vm);
         let guardian = booster.guardian();
         assert!(groups_of(&[first.pid()]).is_empty(), "the booster removes the group of a guardian that has ended");
         let end = clock::now() + Nanos::s(10);
@@ -364,6 +353,23 @@ pub(crate) fn after_a_kill_of_the_whole_control_group_of_a_booster_no_thread_sta
     }
 }
 
+/// Kills the guardian of the loans, and waits until the VM is boosted with a new one. Returns the first.
+fn replace_guardian(booster: &mut Booster, vm: &Vm) -> Process {
+    let first = booster.guardian();
+    first.kill().unwrap();
+    assert!(first.ends_within(Nanos::s(5)));
+    let acted = observing(|| {
+        let end = clock::now() + Nanos::s(5);
+        while vm.priority() != BOOSTED {
+            assert!(clock::now() < end, "a new guardian watches");
+            booster.hint();
+            clock::sleep(Nanos::ms(1));
+        }
+    });
+    acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    first
+}
+
 /// Returns the names of the groups of these guardians, directly below the roots of the hierarchies.
 fn groups_of(guardians: &[u32]) -> Vec<String> {
     let hierarchies = ["freezer", "memory", "pids"].map(Hierarchy::one).into_iter().chain([Hierarchy::two()]);
@@ -378,18 +384,7 @@ pub(crate) fn a_guardian_of_loans_that_is_killed_is_replaced() {
     }
     let vm = Vm::start();
     let mut booster = Booster::start(&vm);
-    let first = booster.guardian();
-    first.kill().unwrap();
-    assert!(first.ends_within(Nanos::s(5)));
-    let acted = observing(|| {
-        let end = clock::now() + Nanos::s(5);
-        while vm.priority() != BOOSTED {
-            assert!(clock::now() < end, "a new guardian watches");
-            booster.hint();
-            clock::sleep(Nanos::ms(1));
-        }
-    });
-    acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let first = replace_guardian(&mut booster, &vm);
     assert!(Thread::open(first.pid()).is_err(), "the booster has reaped its guardian");
     let second = booster.guardian();
     assert_ne!(second.pid(), first.pid());

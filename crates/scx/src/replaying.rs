@@ -2,21 +2,25 @@
 
 use input::problem::{Problem, Problems};
 use sched::Nanos;
-use scx::recording::read;
+use scx::recording::{Recording, read};
 use scx::replay::{Choice, Comparison, Difference, Kind, replay};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Number of records shown before and after an unattributed difference.
+const BEFORE: usize = 24;
+const AFTER: usize = 8;
+
 /// Replays a file. Returns 0 if the kernel has decided as the policy, 1 if not, and 2 if the file is no whole recording.
 pub(crate) fn run(file: &Path, is_json: bool) -> ExitCode {
     match compare(file) {
-        Ok(comparison) => {
+        Ok((recording, comparison)) => {
             if is_json {
                 println!("{}", serde_json::to_string(&comparison).expect("it has only numbers and names"));
             } else {
-                print(&comparison);
+                print(&recording, &comparison);
             }
             if comparison.agrees() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -27,19 +31,35 @@ pub(crate) fn run(file: &Path, is_json: bool) -> ExitCode {
     }
 }
 
-fn compare(file: &Path) -> Result<Comparison, Problems> {
+fn compare(file: &Path) -> Result<(Recording, Comparison), Problems> {
     let name = file.display().to_string();
     let open = File::open(file).map_err(|error| Problem::new(format!("{name}: {error}")).help("check the path"))?;
-    replay(&read(&name, BufReader::new(open))?)
+    let recording = read(&name, BufReader::new(open))?;
+    let comparison = replay(&recording)?;
+    Ok((recording, comparison))
 }
 
-fn print(comparison: &Comparison) {
+fn print(recording: &Recording, comparison: &Comparison) {
     let Comparison { policy, promises, records, choices, differences, attributed, unattributed, .. } = comparison;
     let length = Nanos::ns(comparison.length_ns);
     let cpus = if comparison.cpus == 1 { "1 CPU".to_string() } else { format!("{} CPUs", comparison.cpus) };
     println!("{policy} on {cpus} for {length}: {promises} promises, {records} records");
     println!("{choices} choices, {differences} differences: {attributed} attributed, {unattributed} unattributed");
-    comparison.listed.iter().for_each(list);
+    for difference in &comparison.listed {
+        list(difference);
+        if difference.pair.is_none() {
+            around(recording, difference.number);
+        }
+    }
+}
+
+/// Prints the records around an unattributed difference, which explain it, as they are in the file.
+fn around(recording: &Recording, number: u64) {
+    let Some(at) = recording.records.iter().position(|record| record.number == number) else { return };
+    let end = (at + AFTER + 1).min(recording.records.len());
+    for record in &recording.records[at.saturating_sub(BEFORE)..end] {
+        println!("    {}", serde_json::to_string(record).expect("it has only numbers and names"));
+    }
 }
 
 fn list(difference: &Difference) {

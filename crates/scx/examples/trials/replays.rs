@@ -138,6 +138,10 @@ fn replayed(line: &Line, file: &Path) -> Result<Value> {
     let mut comparison: Value = serde_json::from_str(&text).with_context(|| format!("{text}{errors}"))?;
     let count = |name: &str| comparison[name].as_u64().with_context(|| format!("{name} lacks in {comparison}"));
     let (choices, differences) = (count("choices")?, count("differences")?);
+    if !output.status.success() {
+        let explained = Command::new(&line.tactus_scx).arg("--replay").arg(file).output()?;
+        print!("{}", String::from_utf8_lossy(&explained.stdout));
+    }
     ensure!(output.status.success() && count("unattributed")? == 0, "the kernel decides otherwise: {comparison}");
     ensure!(choices >= CHOICES_LEAST, "too few choices: {comparison}");
     ensure!(comparison["cpus"] != 1 || differences == 0, "on one CPU, nothing is to differ: {comparison}");

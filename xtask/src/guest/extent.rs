@@ -10,7 +10,7 @@ pub(crate) struct Rounds {
     pub(crate) suite: Option<u32>,
     /// In `cargo xtask vm-test`; 0: the job runs only if it is named.
     pub(crate) short: u32,
-    /// In `cargo xtask vm-test --long`: as many as the records of the documentation have.
+    /// In `cargo xtask vm-test --long`, with which the records of the documents are made.
     pub(crate) long: u32,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Requested {
     /// Number of rounds (default: a number for each job).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Run each job with as many rounds as the records of the documentation have.
+    /// Run each job with the rounds with which the records of the documents are made.
     #[arg(long, conflicts_with = "rounds")]
     long: bool,
     /// Number of the first round, to skip the rounds before it (random jobs only).
@@ -46,7 +46,7 @@ pub(crate) struct Requested {
 }
 
 impl Requested {
-    /// Returns the same extent with as many rounds as the records have.
+    /// Returns the same extent with the rounds of `--long`.
     pub(crate) fn long(self) -> Requested {
         Requested { long: true, ..self }
     }

@@ -15,7 +15,7 @@ use sys::attributes::{self, Attributes, Policy};
 use sys::clock::Timer;
 use sys::event::Waiting;
 use sys::process::{self, Process};
-use sys::thread::{self, Identity};
+use sys::thread::{self, Identity, Thread};
 use sys::{Error, Result, clock, memory};
 
 /// The internal command that runs [`run`].
@@ -40,14 +40,15 @@ impl LoanGuardian {
     /// Starts `program` with the command [`COMMAND`]. Returns when the guardian watches.
     pub(super) fn start(program: &Path, alarm: &Timer, donors: &[Identity], priority: u32) -> Result<LoanGuardian> {
         let failed = |source: io::Error| Error::Call { what: "start the guardian of loans".to_string(), source };
-        let me = identity_of(std::process::id())?;
+        let me = Thread::open(std::process::id())?.identity();
         let words = [me].iter().chain(donors).map(|it| format!("{}:{}", it.tid, it.start_time)).collect::<Vec<_>>();
         let mut command = Command::new(program);
         command.arg0("tactus").arg(COMMAND).arg(priority.to_string()).args(words).current_dir("/");
         command.stdin(Stdio::from(alarm.share()?)).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let mut output = child.stdout.take().expect("it is piped");
-        let opened = identity_of(child.id()).and_then(|identity| Ok((identity, Process::open_as(identity)?)));
+        let opened =
+            Thread::open(child.id()).and_then(|first| Ok((first.identity(), Process::open_as(first.identity())?)));
         let (identity, process) = opened.inspect_err(|_| end(&mut child))?;
         let guardian = LoanGuardian { child, process, identity };
         let answers = Waiting::new()?;
@@ -96,7 +97,7 @@ pub fn run(priority: u32, booster: &str, donors: &[String]) -> Result<()> {
     let donors = donors.iter().map(|word| identity(word)).collect::<Result<Vec<Identity>>>()?;
     let booster = Process::open_as(identity(booster)?)?;
     // One act can kill all processes of the booster's control group.
-    let apart = Apart::begin(identity_of(std::process::id())?);
+    let apart = Apart::begin(Thread::open(std::process::id())?.identity());
     let watched = watch(&booster, &donors);
     apart.remove();
     watched
@@ -124,11 +125,6 @@ fn watch(booster: &Process, donors: &[Identity]) -> Result<()> {
 fn lower(donor: u32) {
     // A donor of a killed process may have ended.
     let _ = attributes::apply(donor, Attributes::of(Policy::Other { nice: 19 }));
-}
-
-/// Returns the identity of a thread that exists.
-pub(super) fn identity_of(tid: u32) -> Result<Identity> {
-    Ok(Identity { tid, start_time: thread::status(tid)?.start_time })
 }
 
 /// Parses `TID:START`.

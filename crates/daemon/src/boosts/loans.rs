@@ -1,6 +1,6 @@
 //! The loans of a VM: a donor for each vCPU, and for each thread on the way of interrupts.
 
-use super::loan_guardian::{LoanGuardian, identity_of};
+use super::loan_guardian::LoanGuardian;
 use crate::guardian::urgently;
 use sched::{Instant, Nanos};
 use std::path::Path;
@@ -87,7 +87,7 @@ impl Loans {
                     begun => carriers.push(begun?),
                 }
             }
-            let donor = |lent: &Lent| identity_of(lent.donor.tid());
+            let donor = |lent: &Lent| Ok(Thread::open(lent.donor.tid())?.identity());
             let donors = vcpus.iter().chain(&carriers).map(donor).collect::<Result<Vec<Identity>>>()?;
             let alarm = Timer::new()?;
             let guardian = LoanGuardian::start(program, &alarm, &donors, priority)?;

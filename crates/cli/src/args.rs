@@ -2,7 +2,9 @@
 
 use crate::certs_args::Certs;
 use crate::core_args::Core;
-use crate::guest_args::{GUEST_EXIT_CODES, Guest, LoanGuardian};
+use crate::failure::EXIT_CODES;
+use crate::guest_args::{GUEST_EXIT_CODES, Guest, LoanGuardian, WHY_EXIT_CODES, Why};
+use crate::lab_args::Lab;
 use crate::live_load::LiveLoad;
 use crate::raising::Raising;
 use crate::scx::Scx;
@@ -12,9 +14,6 @@ use crate::service_args::{
 use crate::serving_args::Serving;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
-
-const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a file that cannot be written; 2 invalid input, \
-    nothing was run or written; 130 interrupted.";
 
 const RUN_EXIT_CODES: &str =
     "The threads of a client run at real-time priority while its slice lasts, and are restored when the \
@@ -118,6 +117,9 @@ pub(crate) enum Command {
     /// Boost the vCPUs of a VM by the hints of the agent in its guest (docs/coordination.md)
     #[command(after_help = GUEST_EXIT_CODES)]
     Guest(Guest),
+    /// Explain why tasks in a VM run late: split each late wake-up that the agent in its guest reports (docs/coordination.md)
+    #[command(after_help = WHY_EXIT_CODES)]
+    Why(Why),
     /// Give everything back: end the daemon, if it still lives, and restore all threads that it has changed
     #[command(after_help = RELEASE_EXIT_CODES)]
     Release(Release),
@@ -460,139 +462,4 @@ pub(crate) struct Launch {
     /// The command
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<String>,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Lab {
-    #[command(subcommand)]
-    pub(crate) what: LabWhat,
-}
-
-#[derive(Subcommand, Debug)]
-pub(crate) enum LabWhat {
-    /// List the claims, and the experiments that test each claim
-    List(LabList),
-    /// Run the experiments of some or all claims, and evaluate the claims; resumes an interrupted run
-    #[command(after_help = EXIT_CODES)]
-    Run(LabRun),
-    /// Judge the recorded results under the current bounds; measures nothing
-    #[command(after_help = EXIT_CODES)]
-    Judge(LabJudge),
-    /// Lock new bounds and parameters, and check that each change of the others is recorded
-    #[command(after_help = EXIT_CODES)]
-    Lock(LabLock),
-    /// Draw the figures and write a page of all claims, from recorded or latest results
-    #[command(after_help = EXIT_CODES)]
-    Report(LabReport),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct LabList {
-    /// The directory of the papers (docs/experiments.md)
-    #[arg(long, value_name = "DIR", default_value = "papers")]
-    pub(crate) papers: PathBuf,
-    /// Print as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct LabRun {
-    /// The claims, such as A1 C5, or `all`
-    #[arg(required = true, value_name = "CLAIM")]
-    pub(crate) claims: Vec<String>,
-    /// Number of seeds, in place of the number in each experiment
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=measure::statistics::RUNS_MAX as i64))]
-    pub(crate) seeds: Option<u16>,
-    /// First seed; anchors are set with the seeds 1001 to 1020
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["smoke", "record", "live"])]
-    pub(crate) first_seed: Option<u32>,
-    /// Run all points with the seeds 1 to 5, and compare the values with the recorded results
-    #[arg(long, conflicts_with_all = ["full", "smoke", "seeds", "first_seed", "live", "record", "json"])]
-    pub(crate) replay: bool,
-    /// Judge the claims under other plausible values of each parameter, such as assumed values 25 % lower and higher
-    #[arg(long, conflicts_with_all = ["full", "smoke", "seeds", "first_seed", "live", "replay"])]
-    pub(crate) robust: bool,
-    /// Number of threads; by default the number of CPUs
-    #[arg(short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
-    /// Use the full size of the papers; takes far longer
-    #[arg(long, conflicts_with = "smoke")]
-    pub(crate) full: bool,
-    /// Run a few points with one seed, and compare them with recorded results (--live: show them beside each other)
-    #[arg(long, conflicts_with_all = ["record", "seeds", "json"])]
-    pub(crate) smoke: bool,
-    /// Run the live experiments, with real processes on this host; needs the privileges of `tactus run`
-    #[arg(long, conflicts_with = "threads")]
-    pub(crate) live: bool,
-    /// With --live: run nothing, and take the values from the output of `--live --json` on another machine
-    #[arg(long, value_name = "FILE", requires = "live", conflicts_with_all = ["smoke", "seeds", "full", "note"])]
-    pub(crate) measured: Option<PathBuf>,
-    /// With --live: addition to the description of the machine
-    #[arg(long, value_name = "TEXT", requires = "live")]
-    pub(crate) note: Option<String>,
-    /// Write measured.json and RESULT.md of each paper; without --live and --robust, requires all experiments (--robust: write robust.json and RESULT.md)
-    #[arg(long, conflicts_with = "full")]
-    pub(crate) record: bool,
-    /// Print the verdicts and all measurements as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Directory of finished runs
-    #[arg(long, value_name = "DIR", default_value = "lab-results")]
-    pub(crate) results: PathBuf,
-    /// The directory of the papers (docs/experiments.md)
-    #[arg(long, value_name = "DIR", default_value = "papers")]
-    pub(crate) papers: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct LabJudge {
-    /// Only these claims, such as A1 C5; by default all
-    #[arg(value_name = "CLAIM")]
-    pub(crate) claims: Vec<String>,
-    /// Write RESULT.md of each paper; requires all claims
-    #[arg(long, conflicts_with = "claims")]
-    pub(crate) record: bool,
-    /// Print the verdicts and all measurements as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// The directory of the papers (docs/experiments.md)
-    #[arg(long, value_name = "DIR", default_value = "papers")]
-    pub(crate) papers: PathBuf,
-}
-
-/// Parses the hash of a commit.
-fn commit(text: &str) -> Result<String, String> {
-    let is_hash = (7..=40).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit());
-    if is_hash {
-        Ok(text.to_string())
-    } else {
-        Err("not the hash of a commit; use 7 to 40 hexadecimal digits".to_string())
-    }
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct LabLock {
-    /// The commit that precedes the first measurement with the new entries; by default, they were set after it
-    #[arg(long, value_name = "COMMIT", value_parser = commit)]
-    pub(crate) before: Option<String>,
-    /// The directory of the papers (docs/experiments.md)
-    #[arg(long, value_name = "DIR", default_value = "papers")]
-    pub(crate) papers: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct LabReport {
-    /// Only these claims, such as A1 C5
-    #[arg(value_name = "CLAIM")]
-    pub(crate) claims: Vec<String>,
-    /// Use the results of finished runs in place of recorded results; measures nothing
-    #[arg(long)]
-    pub(crate) last: bool,
-    /// Directory in which the page and the pictures are written
-    #[arg(long, value_name = "DIR", default_value = "lab-results")]
-    pub(crate) results: PathBuf,
-    /// The directory of the papers (docs/experiments.md)
-    #[arg(long, value_name = "DIR", default_value = "papers")]
-    pub(crate) papers: PathBuf,
 }

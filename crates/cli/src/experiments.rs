@@ -8,9 +8,9 @@ mod kernel_scheduler;
 mod live;
 mod varied;
 
-use crate::args::{Lab, LabList, LabRun, LabWhat};
 use crate::claims::named;
 use crate::failure::{Failure, usage};
+use crate::lab_args::{Lab, LabList, LabRun, LabWhat};
 use crate::output::{self, keep};
 use crate::pictures;
 use anyhow::anyhow;

@@ -3,6 +3,10 @@
 use daemon::Explanation;
 use input::problem::Problems;
 
+/// The exit codes of commands without further ones, for their help.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a file that cannot be written; 2 invalid input, \
+    nothing was run or written; 130 interrupted.";
+
 /// Reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {

@@ -9,6 +9,13 @@ pub(crate) const GUEST_EXIT_CODES: &str = "No attribute of the VM changes: threa
 Exit codes: 0 success, also if the VM has ended; 1 failure; 2 invalid or refused input, nothing was changed; 130 interrupted, and \
     the port is detached.";
 
+pub(crate) const WHY_EXIT_CODES: &str = "A wake-up is late if its task runs --least or more after its timer expired, or after it woke. \
+    Nothing of the VM changes: the command attaches the port for hints, boosts nothing, and detaches the port. The host's tracepoints \
+    (sched_switch, sched_waking) cost a few percent of a CPU meanwhile.
+
+Exit codes: 0 success, also without late wake-ups; 1 failure, such as a VM without an agent; 2 invalid or refused input; 130 interrupted, \
+    and the wake-ups so far are printed.";
+
 #[derive(Args, Debug)]
 pub(crate) struct Guest {
     #[command(subcommand)]
@@ -39,6 +46,27 @@ pub(crate) struct Attach {
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) length: Option<String>,
     /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Why {
+    /// Id, name or pid of the VM
+    pub(crate) vm: String,
+    /// Length of the observation, such as 10s or 5min
+    #[arg(long = "for", value_name = "TIME", default_value = "10s")]
+    pub(crate) length: String,
+    /// Least latency of a late wake-up
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    pub(crate) least: String,
+    /// Socket of a virtio-serial port `tactus.hints` that the VM has already, such as a channel of libvirt
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) port: Option<PathBuf>,
+    /// Draw the longest late wake-ups, a bar for each, as an SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) picture: Option<PathBuf>,
+    /// Print all late wake-ups as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

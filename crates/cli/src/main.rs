@@ -15,6 +15,7 @@ mod failure;
 mod ftrace;
 mod guest;
 mod guest_args;
+mod lab_args;
 mod live_load;
 mod man_pages;
 mod measurement;
@@ -38,6 +39,7 @@ mod sim;
 mod sweep;
 mod terminal;
 mod user_id;
+mod why;
 mod window;
 mod world;
 
@@ -128,6 +130,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Page(args)) => service::page(&args)?,
         Some(Command::Certs(args)) => certs::run(&args)?,
         Some(Command::Guest(args)) => return guest::run(&args),
+        Some(Command::Why(args)) => return why::run(&args),
         Some(Command::Release(args)) => release::run(&args)?,
         Some(Command::Guardian { .. } | Command::LoanGuardian(_) | Command::Core(_)) => {
             unreachable!("it was run before anything was arranged")

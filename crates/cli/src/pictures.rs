@@ -1,8 +1,8 @@
 //! `tactus lab report`: writes a page of all claims, and the figures, from recorded or stored results.
 
-use crate::args::LabReport;
 use crate::claims::named;
 use crate::failure::{Failure, usage};
+use crate::lab_args::LabReport;
 use crate::output::{self, keep};
 use crate::progress::Progress;
 use anyhow::Context;

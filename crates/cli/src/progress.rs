@@ -48,6 +48,11 @@ impl Progress {
         self.bar.inc(1);
     }
 
+    /// Replaces what the bar says.
+    pub(crate) fn say(&self, what: String) {
+        self.bar.set_message(what);
+    }
+
     /// Sets the elapsed time.
     pub(crate) fn passed(&self, passed: Nanos) {
         self.bar.set_position(passed.as_ns());

@@ -3,9 +3,13 @@
 use crate::detector::{Detector, Note};
 use crate::kernel::Kernel;
 use crate::traced_kernel::{Traced, TracedKernel};
+use crate::wake_up::WakeUp;
 use crate::wire::{Hint, Source, Sources};
 use crate::{Coordination, GuestChoice};
-use sched::{CpuId, EntityId, Instant};
+use sched::{CpuId, EntityId, Instant, Nanos};
+
+/// Maximum number of wake-ups that wait for [`GuestAgent::woken`]. Further ones are dropped.
+const WOKEN_MOST: usize = 256;
 
 /// What was last published about a vCPU.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +27,9 @@ pub struct GuestAgent {
     kernel: TracedKernel,
     detector: Detector,
     published: Vec<Option<Published>>,
+    /// Least latency of the wake-ups that are reported; `None`: none are.
+    watched: Option<Nanos>,
+    woken: Vec<WakeUp>,
 }
 
 impl GuestAgent {
@@ -34,13 +41,34 @@ impl GuestAgent {
             kernel: TracedKernel::new(cpus),
             detector: Detector::new(with.detector, cpus),
             published: vec![None; cpus],
+            watched: None,
+            woken: Vec::new(),
         }
     }
 
     /// Processes an event at `at` on the guest's CLOCK_MONOTONIC.
     pub fn process(&mut self, at: Instant, event: Traced) {
-        let detector = &mut self.detector;
-        self.kernel.process(at, event, |kernel, note: Note| detector.note(kernel, note));
+        let GuestAgent { detector, woken, watched, .. } = self;
+        self.kernel.process(at, event, |kernel, note: Note| {
+            detector.note(kernel, note);
+            if let Note::Runs(task, _) = note
+                && woken.len() < WOKEN_MOST
+                && detector.is_urgent(task)
+            {
+                let is_watched = |wake_up: &WakeUp| watched.is_some_and(|least| wake_up.latency() >= least);
+                woken.extend(kernel.wake_up(task).filter(is_watched));
+            }
+        });
+    }
+
+    /// Reports the wake-ups of urgent tasks whose latency is at least `least` from now on; `None`: reports none.
+    pub fn watch(&mut self, least: Option<Nanos>) {
+        self.watched = least;
+    }
+
+    /// Returns the wake-ups to report since the last call, without the names of the tasks.
+    pub fn woken(&mut self) -> impl Iterator<Item = WakeUp> {
+        self.woken.drain(..)
     }
 
     /// Reviews the running tasks at a tick: the burst of a task may have become too long.
@@ -160,6 +188,34 @@ mod tests {
         let runs = hints(&mut agent);
         assert_eq!((runs[0].choice.task_boost, runs[0].number), (Some(agent.with.boost), 2));
         assert_eq!((agent.urgent().collect::<Vec<_>>(), agent.runs_urgent()), (vec![TYPIST], true));
+    }
+
+    #[test]
+    fn a_late_wake_up_of_an_urgent_task_is_reported_to_a_host_that_asks_for_it() {
+        let mut agent = typing();
+        let wake = |tid, waker| Traced::Wake { tid, waker, source: None, cpu: CpuId::new(0) };
+        agent.process(us(112_000), wake(TYPIST, None));
+        agent.process(us(112_500), switch(0, HOG, false, TYPIST));
+        assert_eq!(agent.woken().next(), None, "the host has not asked");
+        agent.watch(Some(Nanos::us(500)));
+        // A preemption is no wake-up, and the hog is not urgent.
+        agent.process(us(113_000), switch(0, TYPIST, false, HOG));
+        agent.process(us(115_000), switch(0, HOG, true, TYPIST));
+        agent.process(us(115_100), Traced::Timer { tid: TYPIST, expiry: us(120_000) });
+        agent.process(us(115_100), switch(0, TYPIST, true, 0));
+        agent.process(us(115_200), wake(HOG, None));
+        agent.process(us(119_000), switch(0, 0, false, HOG));
+        agent.process(us(120_300), wake(TYPIST, None));
+        agent.process(us(120_499), switch(0, HOG, false, TYPIST));
+        assert_eq!(agent.woken().next(), None, "each is shorter or of no urgent task");
+        agent.process(us(120_600), Traced::Timer { tid: TYPIST, expiry: us(130_000) });
+        agent.process(us(120_600), switch(0, TYPIST, true, HOG));
+        agent.process(us(130_300), wake(TYPIST, None));
+        agent.process(us(130_500), switch(0, HOG, false, TYPIST));
+        let woken: Vec<WakeUp> = agent.woken().collect();
+        let WakeUp { vcpu, tid, source, due, woken: at, ran, .. } = woken[0];
+        assert_eq!((woken.len(), vcpu, tid, source), (1, 0, TYPIST, Some(Source::Timer)));
+        assert_eq!([due, at, ran], [130_000, 130_300, 130_500].map(us));
     }
 
     #[test]

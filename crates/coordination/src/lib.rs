@@ -20,9 +20,11 @@ mod inbox;
 mod kernel;
 mod lavd;
 mod protocol;
+mod source;
 mod stream;
 mod traced_kernel;
 mod ule;
+mod wake_up;
 pub mod wire;
 
 pub use booster::{Booster, EXPIRY, LEAD};
@@ -35,6 +37,7 @@ pub use kernel::Kernel;
 pub use protocol::{BoostRequest, GuestChoice, GuestReport, ProtocolState};
 pub use stream::Stream;
 pub use traced_kernel::{Traced, TracedKernel};
+pub use wake_up::{TaskName, WakeUp};
 
 use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 

@@ -2,6 +2,7 @@
 
 use crate::detector::Note;
 use crate::kernel::Kernel;
+use crate::wake_up::{TaskName, WakeUp};
 use crate::wire::{Source, Sources};
 use rustc_hash::FxHashMap;
 use sched::{Class, CpuId, EntityId, Instant, Nanos, Params, Position, Wake, Weight};
@@ -79,6 +80,17 @@ struct Task {
     /// Expiry of the timer that will wake the task, and the sources that have woken it last.
     expiry: Option<Instant>,
     sources: Sources,
+    /// The wake-up after which the task waits for the first time, or runs. `None`: it was preempted since, or the trace lacks the
+    /// wake-up.
+    woke: Option<Woke>,
+}
+
+/// A wake-up.
+#[derive(Clone, Copy, Debug)]
+struct Woke {
+    due: Instant,
+    at: Instant,
+    source: Option<Source>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,6 +195,16 @@ impl TracedKernel {
         self.get(task).map(|task| task.sources).unwrap_or_default()
     }
 
+    /// Returns the wake-up since which the running task has not been preempted, without the name of the task. `None`: it was preempted, or
+    /// the trace lacks its wake-up.
+    #[must_use]
+    pub fn wake_up(&self, task: EntityId) -> Option<WakeUp> {
+        let Task { tid, state, cpu, woke: Some(Woke { due, at, source }), .. } = *self.get(task)? else { return None };
+        let TaskState::Runs(ran) = state else { return None };
+        let vcpu = u16::try_from(cpu.index()).ok()?;
+        Some(WakeUp { vcpu, tid, name: TaskName::default(), source, due, woken: at, ran })
+    }
+
     fn get(&self, e: EntityId) -> Option<&Task> {
         self.tasks.get(e.index())?.as_ref().filter(|task| task.id == e)
     }
@@ -218,6 +240,7 @@ impl TracedKernel {
             charged: Nanos::ZERO,
             expiry: None,
             sources: Sources::default(),
+            woke: None,
         });
         index
     }
@@ -229,7 +252,7 @@ impl TracedKernel {
         let Some(task) = self.tasks[e.index()].as_mut().filter(|task| task.id == e) else { return };
         if let TaskState::Runs(since) = task.state {
             task.charged += now.saturating_since(since);
-            task.state = TaskState::Waiting;
+            (task.state, task.woke) = (TaskState::Waiting, None);
         }
         note(self, Note::Stopped(e));
     }
@@ -244,6 +267,7 @@ impl TracedKernel {
         if matches!(state, TaskState::Unknown | TaskState::Blocked) {
             // Its wake-up is lost, or was before the trace began.
             self.wake(tid, None, None, cpu, note);
+            self.task(tid).woke = None;
         }
         let now = self.now;
         let task = self.task(tid);
@@ -269,6 +293,8 @@ impl TracedKernel {
         let by_timer = waker.is_none() && task.expiry.is_some_and(|expiry| expiry <= now);
         let source = if by_timer { Some(Source::Timer) } else { source };
         task.sources = source.map_or(task.sources, |source| task.sources.with(source));
+        let due = if by_timer { task.expiry.unwrap_or(now) } else { now };
+        task.woke = Some(Woke { due, at: now, source });
         (task.state, task.cpu, task.expiry) = (TaskState::Waiting, cpu, None);
         let id = task.id;
         let why = match waker {

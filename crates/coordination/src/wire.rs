@@ -9,7 +9,7 @@
 //! | 4 | version of the format, 1 |
 //! | 5 | kind |
 //! | 6, 7 | vCPU, or number of vCPUs |
-//! | 8 to 11 | number of the hint |
+//! | 8 to 11 | number of the hint, or tid |
 //! | 12 to 15 | flags |
 //! | 16 to 55 | five numbers of 64 bits; each kind has its own |
 //! | 56 to 63 | zero |
@@ -18,6 +18,8 @@
 //! which has the range of its versions, and the host answers with the version of all further messages. A guest is not trusted: each field is checked, and a message with a wrong
 //! field is dropped as a whole.
 
+pub use crate::source::{Source, Sources};
+use crate::wake_up::{TaskName, WakeUp};
 use crate::{Boost, GuestChoice, Protocol};
 use sched::{Class, Instant, Nanos, RtPriority, Weight};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -37,9 +39,11 @@ pub const VCPUS_MAX: u16 = 1_024;
 const HELLO: u8 = 1;
 const HINT: u8 = 2;
 const GOODBYE: u8 = 3;
+const WOKEN: u8 = 4;
 const WELCOME: u8 = 129;
 const REFUSED: u8 = 130;
 const OUTLOOK: u8 = 131;
+const WATCH: u8 = 132;
 
 const RUNS: u32 = 1;
 const WAITS: u32 = 1 << 1;
@@ -47,51 +51,13 @@ const SLEEPS: u32 = 1 << 2;
 const LOCKED: u32 = 1 << 3;
 const HAS_EXPIRY: u32 = 1 << 4;
 const BOOSTED: u32 = 1 << 5;
+const WATCHES: u32 = 1;
 /// The kind of the running task's boost, in two bits: none, SCHED_FIFO, SCHED_RR, a weight.
 const BOOST_AT: u32 = 8;
 /// The priority of the running task's boost, in eight bits.
 const PRIORITY_AT: u32 = 16;
-
-/// A source of interrupts that wake urgent tasks of a guest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// Timers of the guest.
-    Timer,
-    /// A network device.
-    Network,
-    /// A disk.
-    Disk,
-    /// A console, keyboard, pointer or sound device.
-    Console,
-    /// Another vCPU of the guest.
-    Vcpu,
-}
-
-/// A set of sources.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Sources(u8);
-
-impl Sources {
-    const ALL: u8 = 0b1_1111;
-
-    /// Returns the set with `source`.
-    #[must_use]
-    pub const fn with(self, source: Source) -> Sources {
-        Sources(self.0 | 1 << source as u8)
-    }
-
-    /// Returns the sources of either set.
-    #[must_use]
-    pub const fn or(self, other: Sources) -> Sources {
-        Sources(self.0 | other.0)
-    }
-
-    /// Returns whether the set contains `source`.
-    #[must_use]
-    pub const fn has(self, source: Source) -> bool {
-        self.0 & 1 << source as u8 != 0
-    }
-}
+/// One more than the number of the source that woke a task, in the flags of a wake-up; 0: none.
+const SOURCE: u32 = 0xff;
 
 /// What an agent publishes about a vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +90,8 @@ pub enum FromGuest {
     },
     /// A hint.
     Hint(Hint),
+    /// A wake-up whose latency the host has asked for.
+    Woken(WakeUp),
     /// The agent ends. All hints are void.
     Goodbye,
 }
@@ -155,6 +123,8 @@ pub enum FromHost {
         /// Time in the last window that the vCPU was runnable without a CPU.
         steal: Nanos,
     },
+    /// The host asks for the wake-ups of urgent tasks whose latency is at least this long; `None`: for none, as at the begin.
+    Watch(Option<Nanos>),
 }
 
 /// Why a host ignores an agent.
@@ -253,6 +223,7 @@ impl FromGuest {
                 raw
             }
             FromGuest::Hint(hint) => hint.raw(),
+            FromGuest::Woken(wake_up) => wake_up.raw(),
             FromGuest::Goodbye => Raw::new(GOODBYE),
         }
         .bytes()
@@ -278,6 +249,7 @@ impl FromGuest {
                 Ok(FromGuest::Hello { vcpus, versions: (oldest, newest), boot })
             }
             HINT => Hint::of(&raw).map(FromGuest::Hint),
+            WOKEN => WakeUp::of(&raw).map(FromGuest::Woken),
             GOODBYE => Ok(FromGuest::Goodbye),
             kind => Err(Malformed::Kind(kind)),
         }
@@ -300,7 +272,7 @@ impl Hint {
         raw.flags |= U32::new(kind << BOOST_AT | u32::from(priority) << PRIORITY_AT);
         raw.words[0] = self.sent.as_ns().into();
         raw.words[1] = self.expiry.map_or(0, Instant::as_ns).into();
-        raw.words[2] = u64::from(self.sources.0).into();
+        raw.words[2] = u64::from(self.sources.bits()).into();
         raw.words[3] = u64::from(weight).into();
         raw
     }
@@ -309,7 +281,7 @@ impl Hint {
         if raw.vcpu.get() >= VCPUS_MAX {
             return Err(Malformed::Field("vCPU"));
         }
-        let sources = u8::try_from(raw.word(2)).ok().filter(|sources| sources & !Sources::ALL == 0);
+        let sources = u8::try_from(raw.word(2)).ok().and_then(Sources::of_bits);
         let choice = GuestChoice {
             runs: raw.flag(RUNS),
             task_boost: boost_of(raw)?,
@@ -323,8 +295,38 @@ impl Hint {
             sent: instant(raw.word(0))?,
             choice,
             expiry: raw.flag(HAS_EXPIRY).then(|| instant(raw.word(1))).transpose()?,
-            sources: Sources(sources.ok_or(Malformed::Field("sources"))?),
+            sources: sources.ok_or(Malformed::Field("sources"))?,
         })
+    }
+}
+
+impl WakeUp {
+    fn raw(&self) -> Raw {
+        let mut raw = Raw { vcpu: self.vcpu.into(), number: self.tid.into(), ..Raw::new(WOKEN) };
+        raw.flags = self.source.map_or(0, |source| 1 + source as u32).into();
+        let [first, second] = self.name.words();
+        let instants = [self.due, self.woken, self.ran].map(Instant::as_ns);
+        for (word, number) in raw.words.iter_mut().zip(instants.into_iter().chain([first, second])) {
+            *word = number.into();
+        }
+        raw
+    }
+
+    fn of(raw: &Raw) -> Result<WakeUp, Malformed> {
+        if raw.vcpu.get() >= VCPUS_MAX {
+            return Err(Malformed::Field("vCPU"));
+        }
+        let source = match (raw.flags.get() & SOURCE) as usize {
+            0 => None,
+            number => Some(*Source::ALL.get(number - 1).ok_or(Malformed::Field("source"))?),
+        };
+        let [due, woken, ran] = [0, 1, 2].map(|nth| instant(raw.word(nth)));
+        let (due, woken, ran) = (due?, woken?, ran?);
+        if due > woken || woken > ran {
+            return Err(Malformed::Field("order of instants"));
+        }
+        let name = TaskName::of_words([raw.word(3), raw.word(4)]);
+        Ok(WakeUp { vcpu: raw.vcpu.get(), tid: raw.number.get(), name, source, due, woken, ran })
     }
 }
 
@@ -368,6 +370,12 @@ impl FromHost {
                 raw.words[0] = steal.as_ns().into();
                 raw
             }
+            FromHost::Watch(least) => {
+                let mut raw = Raw::new(WATCH);
+                raw.set_flag(WATCHES, least.is_some());
+                raw.words[0] = least.map_or(0, Nanos::as_ns).into();
+                raw
+            }
         }
         .bytes()
     }
@@ -398,6 +406,7 @@ impl FromHost {
                 share_ppm: raw.number.get(),
                 steal: Nanos::ns(raw.word(0)),
             }),
+            WATCH => Ok(FromHost::Watch(raw.flag(WATCHES).then(|| Nanos::ns(raw.word(0))))),
             kind => Err(Malformed::Kind(kind)),
         }
     }
@@ -417,6 +426,11 @@ mod tests {
             expiry: Some(Instant::at_ns(2_000)),
             sources: Sources::default().with(Source::Timer).with(Source::Disk),
         }
+    }
+
+    fn wake_up() -> WakeUp {
+        let [due, woken, ran] = [1_000, 2_000, 3_000].map(Instant::at_ns);
+        WakeUp { vcpu: 2, tid: 4_000_000, name: TaskName::new(b"sixteen-bytes-ab"), source: None, due, woken, ran }
     }
 
     fn is_equal(message: FromGuest) {
@@ -440,6 +454,9 @@ mod tests {
             }
         }
         is_equal(FromGuest::Hint(Hint { expiry: None, sources: Sources::default(), ..hint() }));
+        for source in Source::ALL.map(Some).into_iter().chain([None]) {
+            is_equal(FromGuest::Woken(WakeUp { source, ..wake_up() }));
+        }
     }
 
     #[test]
@@ -452,6 +469,7 @@ mod tests {
         for is_boosted in [false, true] {
             all.push(FromHost::Outlook { vcpu: 7, is_boosted, share_ppm: 350_000, steal: Nanos::us(9) });
         }
+        all.extend([Some(Nanos::ms(1)), None].map(FromHost::Watch));
         for message in all {
             assert_eq!(FromHost::read(&message.bytes()), Ok(message));
             assert!(matches!(FromGuest::read(&message.bytes()), Err(Malformed::Kind(_))));
@@ -486,6 +504,13 @@ mod tests {
         assert_eq!(with(31, 0xff), Malformed::Field("instant"));
         assert_eq!(with(32, 0x20), Malformed::Field("sources"));
         assert_eq!(with(63, 1), Malformed::Field("last bytes"));
+        let woken = |wake_up: WakeUp| FromGuest::read(&FromGuest::Woken(wake_up).bytes());
+        let order = Err(Malformed::Field("order of instants"));
+        assert_eq!(woken(WakeUp { due: Instant::at_ns(2_001), ..wake_up() }), order);
+        assert_eq!(woken(WakeUp { ran: Instant::at_ns(1_999), ..wake_up() }), order);
+        let mut bytes = FromGuest::Woken(wake_up()).bytes();
+        bytes[12] = 6;
+        assert_eq!(FromGuest::read(&bytes), Err(Malformed::Field("source")));
         let hello = |vcpus, versions| FromGuest::read(&FromGuest::Hello { vcpus, versions, boot: 0 }.bytes());
         assert_eq!(hello(0, (1, 1)), Err(Malformed::Field("number of vCPUs")));
         assert_eq!(hello(1_025, (1, 1)), Err(Malformed::Field("number of vCPUs")));

@@ -25,7 +25,7 @@ fn noise(random: &mut ChaCha8Rng) -> [u8; SIZE] {
 fn nearly(random: &mut ChaCha8Rng) -> [u8; SIZE] {
     let mut bytes = noise(random);
     bytes[..4].copy_from_slice(&MAGIC);
-    (bytes[4], bytes[5]) = (VERSION, [1, 2, 3, 129, 130, 131][below(random, 6)]);
+    (bytes[4], bytes[5]) = (VERSION, [1, 2, 3, 4, 129, 130, 131, 132][below(random, 8)]);
     // Most fields have a small range, and the last bytes are zero.
     bytes[56..].fill(0);
     for byte in &mut bytes[6..] {

@@ -9,10 +9,12 @@
 //! No attribute of the VM changes: donors lend the priority. A guardian, a second process, ends all loans when this process hangs, is
 //! stopped or is killed. It moves to a control group of its own, where that is permitted.
 
+mod agent_port;
 mod loan_guardian;
 mod loans;
 mod serving;
 
+pub use agent_port::AgentPort;
 pub use loan_guardian::{COMMAND, run as guard};
 pub use loans::VmThreads;
 pub use serving::{Boosted, Options, Over};
@@ -36,7 +38,7 @@ const PRIORITY_MOST: u8 = 90;
 /// guardian of loans does not start.
 pub fn serve(port: UnixStream, threads: &VmThreads, options: Options<'_>) -> Result<(Boosted, Over)> {
     let priority = priority_of(options.with.boost)?;
-    port.set_nonblocking(true).map_err(|source| Error::Call { what: "read a port".to_string(), source })?;
+    let port = AgentPort::new(port, threads.vcpus.len(), options.with)?;
     // Guardians that were killed with their boosters have left groups.
     sweep();
     let loans = Loans::begin(threads, options.program, priority + 3)?;

@@ -12,7 +12,7 @@ use crate::follower::Follower;
 use crate::options::Options;
 use crate::port::{self, Port};
 use coordination::Protocol;
-use coordination::wire::{FromGuest, FromHost, Refusal, VCPUS_MAX, VERSION};
+use coordination::wire::{FromGuest, FromHost, Hint, Refusal, VCPUS_MAX, VERSION};
 use sched::{Instant, Nanos};
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -51,6 +51,14 @@ pub(crate) fn talk(options: &Options, end: &UnixStream) -> Result<(), Failure> {
             return Ok(());
         }
     }
+}
+
+/// What a host that reads hints has said.
+#[derive(Clone, Copy)]
+struct Welcome {
+    protocol: Protocol,
+    /// Least latency of the wake-ups for which the host has asked.
+    watched: Option<Nanos>,
 }
 
 /// Why a conversation stops.
@@ -100,13 +108,13 @@ impl Conversation<'_> {
     /// Holds conversations through the open port.
     fn hold(mut self) -> Result<Stop, Failure> {
         loop {
-            let protocol = match self.greet()? {
-                Ok(protocol) => protocol,
+            let welcome = match self.greet()? {
+                Ok(welcome) => welcome,
                 Err(stop) => return Ok(stop),
             };
             eprintln!("the host reads hints");
             let raised = Raised::raise().inspect_err(|failure| eprintln!("warning: hints will be late: {failure}"));
-            let is_ended = self.follow(protocol)?;
+            let is_ended = self.follow(welcome)?;
             drop(raised);
             if is_ended {
                 return Ok(Stop::End);
@@ -134,7 +142,7 @@ impl Conversation<'_> {
     }
 
     /// Says hello until the host welcomes the agent.
-    fn greet(&mut self) -> Result<std::result::Result<Protocol, Stop>, Failure> {
+    fn greet(&mut self) -> Result<std::result::Result<Welcome, Stop>, Failure> {
         let (alone, both) = (self.events(false)?, self.events(true)?);
         let mut hears = false;
         loop {
@@ -153,15 +161,17 @@ impl Conversation<'_> {
                 Some(_) => {}
                 None => continue,
             }
-            let (mut welcome, mut refusal) = (None, None);
+            let (mut welcome, mut refusal, mut watched) = (None, None, None);
             hears = self.port.receive(|message| match message {
                 FromHost::Welcome { version: VERSION, protocol, .. } => welcome = Some(protocol),
                 FromHost::Welcome { .. } | FromHost::Outlook { .. } => {}
+                // The question may come with the welcome.
+                FromHost::Watch(least) => watched = least,
                 FromHost::Refused(reason) => refusal = Some(reason),
             })?;
             if let Some(protocol) = welcome {
                 (self.next, self.refused) = (Instant::ZERO, None);
-                return Ok(Ok(protocol));
+                return Ok(Ok(Welcome { protocol, watched }));
             }
             if let Some(reason) = refusal {
                 if self.refused.replace(reason) != Some(reason) {
@@ -173,24 +183,35 @@ impl Conversation<'_> {
     }
 
     /// Follows the trace and sends hints. Returns true at a request to end, and false if the host has closed its end.
-    fn follow(&mut self, protocol: Protocol) -> Result<bool, Failure> {
-        let mut follower = Follower::begin(self.options, protocol)?;
+    fn follow(&mut self, welcome: Welcome) -> Result<bool, Failure> {
+        let mut follower = Follower::begin(self.options, welcome.protocol)?;
+        follower.watch(welcome.watched);
         let waiting = self.events(true)?;
         follower.add_to(&waiting, TRACE)?;
-        let (mut hints, mut is_there) = (Vec::new(), true);
+        let (mut hints, mut messages, mut is_there) = (Vec::new(), Vec::new(), true);
         while is_there {
             match waiting.next(follower.next())? {
                 Some(END) => {
                     self.port.send(&[FromGuest::Goodbye])?;
                     return Ok(true);
                 }
-                // The host has nothing to say that changes a hint.
-                Some(PORT) => is_there = self.port.receive(|_| {})?,
+                // Nothing else that the host says changes what the agent does.
+                Some(PORT) => {
+                    is_there = self.port.receive(|message| {
+                        if let FromHost::Watch(least) = message {
+                            follower.watch(least);
+                        }
+                    })?;
+                }
                 _ => {
-                    follower.turn(|hint| hints.push(FromGuest::Hint(hint)));
-                    if !hints.is_empty() {
-                        self.port.send(&hints)?;
-                        hints.clear();
+                    follower.turn(|hint| hints.push(hint));
+                    // The host derives the offset of the clocks from the time between a hint and its receipt.
+                    let sent = clock::now();
+                    messages.extend(hints.drain(..).map(|hint| FromGuest::Hint(Hint { sent, ..hint })));
+                    messages.extend(follower.woken().map(FromGuest::Woken));
+                    if !messages.is_empty() {
+                        self.port.send(&messages)?;
+                        messages.clear();
                     }
                 }
             }

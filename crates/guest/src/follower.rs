@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::prioritised::Prioritised;
 use crate::tasks::Tasks;
 use coordination::wire::{Hint, Source};
-use coordination::{Coordination, GuestAgent, Protocol, Traced};
+use coordination::{Coordination, GuestAgent, Protocol, TaskName, Traced, WakeUp};
 use sched::{CpuId, Instant, Nanos};
 use sys::event::Waiting;
 use sys::scheduler_trace::{Event, Record, SchedulerTrace, Waker};
@@ -75,6 +75,20 @@ impl Follower {
     /// Returns the number of records that were lost because they were not read in time.
     pub(crate) fn lost(&self) -> u64 {
         self.trace.lost
+    }
+
+    /// Reports the wake-ups of urgent tasks whose latency is at least `least` from now on; `None`: reports none.
+    pub(crate) fn watch(&mut self, least: Option<Nanos>) {
+        self.agent.watch(least);
+    }
+
+    /// Returns the wake-ups to report since the last call.
+    pub(crate) fn woken(&mut self) -> impl Iterator<Item = WakeUp> {
+        self.agent.woken().map(|wake_up| {
+            // A task that has ended has no name any more.
+            let name = thread::status(wake_up.tid).map(|status| TaskName::new(status.name.as_bytes()));
+            WakeUp { name: name.unwrap_or_default(), ..wake_up }
+        })
     }
 
     /// Reads the trace, and passes the hints that follow to `publish`. Waits first if the agent has used its share of a CPU.

@@ -34,15 +34,6 @@ struct Line {
     sources: Vec<&'static str>,
 }
 
-/// The sources with their names.
-const SOURCES: [(Source, &str); 5] = [
-    (Source::Timer, "timer"),
-    (Source::Network, "network"),
-    (Source::Disk, "disk"),
-    (Source::Console, "console"),
-    (Source::Vcpu, "vcpu"),
-];
-
 impl From<Hint> for Line {
     fn from(Hint { vcpu, number, sent, choice, expiry, sources }: Hint) -> Line {
         let (priority, weight) = match choice.task_boost {
@@ -61,7 +52,7 @@ impl From<Hint> for Line {
             waits: choice.waits,
             sleeps: choice.sleeps,
             expiry_ns: expiry.map(sched::Instant::as_ns),
-            sources: SOURCES.iter().filter(|(source, _)| sources.has(*source)).map(|(_, name)| *name).collect(),
+            sources: Source::ALL.into_iter().filter(|source| sources.has(*source)).map(Source::name).collect(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod host;
 
-use coordination::wire::{FromGuest, FromHost, Hint, Refusal};
+use coordination::wire::{FromGuest, FromHost, Hint, Refusal, Source};
 use host::{Host, WAIT};
 use sched::{CpuId, Nanos};
 use std::io::Write;
@@ -74,6 +74,33 @@ fn hints_follow_a_welcome_and_announce_the_timer_of_an_interactive_task() {
     host.hear_hint(announces);
     assert_eq!(agent.end(), Some(0));
     host.hear(|message| (message == FromGuest::Goodbye).then_some(()));
+}
+
+#[test]
+fn wake_ups_are_reported_to_a_host_that_asks_with_its_welcome_or_later() {
+    let Some((_directory, port)) = place() else { return };
+    let mut host = Host::attach(&port);
+    let _agent = Agent::start(&port, &[]);
+    host.hear_hello();
+    let typist = typist();
+    let woken_of = |host: &mut Host| {
+        host.hear(|message| match message {
+            FromGuest::Woken(wake_up) if wake_up.tid == typist.pid() => Some(wake_up),
+            _ => None,
+        })
+    };
+    host.welcome();
+    host.say(FromHost::Watch(Some(Nanos::ZERO)));
+    let woken = woken_of(&mut host);
+    assert_eq!((woken.source, woken.name.text().is_empty()), (Some(Source::Timer), false));
+    assert!(woken.due <= woken.woken && woken.woken <= woken.ran && woken.ran <= clock::now(), "{woken:?}");
+    host.say(FromHost::Watch(None));
+    clock::sleep(Nanos::ms(200));
+    host.read_for(Nanos::ms(10), Nanos::ms(1));
+    let later = host.read_for(Nanos::ms(300), Nanos::ms(1));
+    assert!(later.iter().all(|message| matches!(message, FromGuest::Hint(_))), "{later:?}");
+    host.say(FromHost::Watch(Some(Nanos::ZERO)));
+    woken_of(&mut host);
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn observed(threads: Vec<VmThread>, mut account: Option<Account>) -> Vec<Observe
 }
 
 /// Returns the threads that ran longest, with their names.
-fn longest(instead: &BTreeMap<u32, Nanos>, names: &mut ThreadNames) -> Vec<Instead> {
+pub(crate) fn longest(instead: &BTreeMap<u32, Nanos>, names: &mut ThreadNames) -> Vec<Instead> {
     let mut all: Vec<(u32, Nanos)> = instead.iter().map(|(tid, ran)| (*tid, *ran)).collect();
     all.sort_by_key(|&(tid, ran)| (std::cmp::Reverse(ran), tid));
     all.truncate(INSTEAD_MOST);

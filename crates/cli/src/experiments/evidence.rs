@@ -1,9 +1,9 @@
 //! `tactus lab judge` and `tactus lab lock`: the recorded results under the current bounds, and the lock of the bounds.
 
 use super::judged::{Judged, reject_toothless, table, write_result};
-use crate::args::{LabJudge, LabLock};
 use crate::claims::named;
 use crate::failure::Failure;
+use crate::lab_args::{LabJudge, LabLock};
 use crate::output::{self, keep};
 use lab::judge::{Verdict, counts, judge};
 use lab::lock::{self, CHANGES, Entries, LOCK, Ledger, MACHINES, Set};

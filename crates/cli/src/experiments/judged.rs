@@ -1,7 +1,7 @@
 //! [`Judged`]: the verdicts on a paper, and their output.
 
-use crate::args::LabRun;
 use crate::failure::Failure;
+use crate::lab_args::LabRun;
 use crate::output::{self, keep};
 use anyhow::anyhow;
 use lab::experiment::Extent;

@@ -3,9 +3,9 @@
 use super::bar::watched;
 use super::host::ThisHost;
 use super::judged::{Judged, extent, reject_toothless, table, write_result};
-use crate::args::LabRun;
 use crate::claims::named;
 use crate::failure::{Failure, usage};
+use crate::lab_args::LabRun;
 use crate::output::{self, keep};
 use anyhow::Context;
 use lab::experiment::shown;

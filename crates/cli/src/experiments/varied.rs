@@ -2,9 +2,9 @@
 
 use super::bar::watched;
 use super::judged::{threads, write_result};
-use crate::args::LabRun;
 use crate::claims::named;
 use crate::failure::{Failure, usage};
+use crate::lab_args::LabRun;
 use crate::output::{self, keep};
 use lab::experiment::SEEDS;
 use lab::judge::judge;

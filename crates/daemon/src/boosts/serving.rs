@@ -1,20 +1,14 @@
 //! [`Serving`]: the thread that reads the hints of a VM, and boosts its vCPUs.
 
+use super::agent_port::AgentPort;
 use super::loans::{Lent, Loans, VmThreads};
-use coordination::wire::{self, FromGuest, FromHost, Refusal, VERSION};
-use coordination::{Booster, Coordination, Stream};
+use coordination::wire::FromGuest;
+use coordination::{Booster, Coordination};
 use sched::{Instant, Nanos};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use sys::event::{Bell, Waiting};
 use sys::{Error, Result, clock};
 
-/// Maximum number of bytes that are read at once, the pause after a read of so many, and that after any other read: a guest that floods its
-/// port takes no more of the host.
-const READ_MOST: usize = 64 * wire::SIZE;
-const FLOODED: Nanos = Nanos::ms(5);
-const READ_APART: Nanos = Nanos::us(200);
 /// Time from the instant at which the boosts of all vCPUs have lapsed until the guardian ends the loans: this thread comes first.
 const LATE: Nanos = Nanos::ms(2);
 /// Least time between two beginnings of loans: a VM may execute programs, which ends its loans, as often as it likes.
@@ -70,19 +64,14 @@ pub enum Over {
 
 /// The thread that reads hints.
 pub(super) struct Serving<'a> {
-    port: UnixStream,
+    port: AgentPort,
     threads: &'a VmThreads,
     options: Options<'a>,
     priority: u32,
     loans: Loans,
-    stream: Stream,
     booster: Booster,
     /// Whether each vCPU is boosted.
     boosted: Vec<bool>,
-    /// Whether the last hello was welcome.
-    is_welcome: bool,
-    /// Instant from which the port is read again.
-    resumes: Instant,
     /// Instant at which the guardian ends the loans.
     lapse: Instant,
     /// Instant from which loans may begin anew.
@@ -95,7 +84,7 @@ pub(super) struct Serving<'a> {
 
 impl<'a> Serving<'a> {
     pub(super) fn new(
-        port: UnixStream,
+        port: AgentPort,
         threads: &'a VmThreads,
         options: Options<'a>,
         priority: u32,
@@ -108,11 +97,8 @@ impl<'a> Serving<'a> {
             options,
             priority,
             loans,
-            stream: Stream::default(),
             booster: Booster::new(options.with, vcpus, now),
             boosted: vec![false; vcpus],
-            is_welcome: false,
-            resumes: Instant::ZERO,
             lapse: Instant::NEVER,
             renews: Instant::ZERO,
             reports: now,
@@ -152,8 +138,8 @@ impl<'a> Serving<'a> {
                 self.reports = now.saturating_add(REPORT);
             }
             let next = self.booster.next().min(self.reports);
-            let event = match self.resumes > now {
-                true => alone.next(next.min(self.resumes))?,
+            let event = match self.port.resumes() > now {
+                true => alone.next(next.min(self.port.resumes()))?,
                 false => both.next(next)?,
             };
             if self.lapse <= clock::now() {
@@ -195,58 +181,26 @@ impl<'a> Serving<'a> {
     /// Returns what came of the hints so far.
     fn found(&self) -> Boosted {
         Boosted {
-            is_welcome: self.is_welcome,
+            is_welcome: self.port.is_welcome(),
             hints: self.hints,
             boosts: self.boosts,
             boosted: self.booster.boosted(),
             over_budget: self.booster.over_budget(),
-            dropped: self.stream.skipped + self.booster.dropped(),
+            dropped: self.port.skipped() + self.booster.dropped(),
         }
     }
 
     /// Reads messages. Returns false if the VM has closed the port.
     fn read(&mut self) -> bool {
-        let mut bytes = [0; READ_MOST];
-        let length = match self.port.read(&mut bytes) {
-            Ok(0) => return false,
-            Ok(length) => length,
-            Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
-        };
-        let now = clock::now();
-        self.resumes = now.saturating_add(if length == READ_MOST { FLOODED } else { READ_APART });
-        let mut messages = Vec::new();
-        self.stream.read(&bytes[..length], FromGuest::read, |message| messages.push(message));
-        for message in messages {
-            match message {
-                FromGuest::Hello { vcpus, versions, .. } => self.answer(vcpus, versions),
-                FromGuest::Hint(_) if !self.is_welcome => {}
-                FromGuest::Hint(hint) => {
-                    self.hints += 1;
-                    self.booster.receive(hint, now);
-                }
-                FromGuest::Goodbye => {
-                    self.booster.clear();
-                    self.is_welcome = false;
-                }
+        let Serving { port, booster, hints, .. } = self;
+        port.read(|message, now| match message {
+            FromGuest::Hello { .. } | FromGuest::Goodbye => booster.clear(),
+            FromGuest::Hint(hint) => {
+                *hints += 1;
+                booster.receive(hint, now);
             }
-        }
-        true
-    }
-
-    /// Answers a hello. All earlier hints are void.
-    fn answer(&mut self, vcpus: u16, (oldest, newest): (u8, u8)) {
-        self.booster.clear();
-        let answer = if !(oldest..=newest).contains(&VERSION) {
-            FromHost::Refused(Refusal::Version)
-        } else if usize::from(vcpus) != self.loans.vcpus.len() {
-            FromHost::Refused(Refusal::Vcpus)
-        } else {
-            let Coordination { protocol, budget, window, .. } = self.options.with;
-            FromHost::Welcome { version: VERSION, protocol, budget, window }
-        };
-        self.is_welcome = matches!(answer, FromHost::Welcome { .. });
-        // The host never waits for a guest: an agent that misses the answer says hello again.
-        let _: io::Result<usize> = self.port.write(&answer.bytes());
+            FromGuest::Woken(_) => {}
+        })
     }
 
     fn decide(&mut self) -> Result<()> {

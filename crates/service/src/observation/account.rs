@@ -1,9 +1,10 @@
 //! [`Account`]: how long observed threads waited for a CPU, and which threads ran meanwhile, from the context switches of
 //! all CPUs.
 
+use crate::cpu_history::CpuHistory;
 use api::Histogram;
 use sched::{CpuId, Instant, Nanos};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use sys::switches::{Switch, Turn};
 use trace::Durations;
 
@@ -13,41 +14,6 @@ const PAST_MOST: usize = 4_096;
 /// Maximum difference between the kernel's sum of waits and the starts that were seen, which two readings a switch apart can
 /// have. Unit: ns.
 const OPEN_MOST_NS: i64 = 10_000_000;
-
-/// Time in which one thread ran on a CPU.
-#[derive(Clone, Copy, Debug)]
-struct Stretch {
-    tid: u32,
-    from: Instant,
-    until: Instant,
-}
-
-/// What ran on a CPU.
-#[derive(Debug, Default)]
-struct Cpu {
-    /// The running thread, and since when it runs.
-    running: Option<(u32, Instant)>,
-    past: VecDeque<Stretch>,
-}
-
-impl Cpu {
-    fn end(&mut self, at: Instant) {
-        let Some((tid, from)) = self.running.take() else { return };
-        if self.past.len() == PAST_MOST {
-            self.past.pop_front();
-        }
-        self.past.push_back(Stretch { tid, from, until: at });
-    }
-
-    /// Adds how long each thread ran between `from` and `until` to `sums`.
-    fn add_to(&self, sums: &mut BTreeMap<u32, Nanos>, from: Instant, until: Instant) {
-        let present = self.running.map(|(tid, since)| Stretch { tid, from: since, until });
-        let latest_first = present.into_iter().chain(self.past.iter().rev().copied());
-        for stretch in latest_first.skip_while(|it| it.from >= until).take_while(|it| it.until > from) {
-            *sums.entry(stretch.tid).or_default() += stretch.until.min(until).saturating_since(stretch.from.max(from));
-        }
-    }
-}
 
 /// What an observed thread does.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +61,7 @@ pub(crate) struct Observed {
 
 impl Observed {
     /// Counts a wait that ended at `until` on `cpu`.
-    fn record(&mut self, wait: Nanos, until: Instant, cpu: Option<&Cpu>) {
+    fn record(&mut self, wait: Nanos, until: Instant, cpu: Option<&CpuHistory>) {
         self.waits.record(wait);
         self.histogram.record(wait.as_ns());
         if let Some(cpu) = cpu {
@@ -108,7 +74,7 @@ impl Observed {
 /// How long observed threads waited for a CPU, and what ran meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    cpus: BTreeMap<CpuId, Cpu>,
+    cpus: BTreeMap<CpuId, CpuHistory>,
     threads: BTreeMap<u32, Observed>,
 }
 
@@ -135,11 +101,11 @@ impl Account {
 
     /// Notes a switch. Switches must come in the order of their instants.
     pub(crate) fn switch(&mut self, Switch { at, cpu, tid, turn }: Switch) {
-        let on = self.cpus.entry(cpu).or_default();
+        let on = self.cpus.entry(cpu).or_insert_with(|| CpuHistory::new(PAST_MOST));
         // If a record was lost, the end of the last stretch is unknown.
         on.end(at);
         if turn == Turn::In {
-            on.running = Some((tid, at));
+            on.begin(tid, at);
         }
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         match (turn, thread.doing) {

@@ -199,12 +199,17 @@ fn document(title: &str, mut canvas: Canvas, (width, height): (Px, Px), legend: 
     canvas.append(&below);
     canvas.close();
     let height = height + legend_height + Px::of(28);
+    let class = if style.is_empty() { "" } else { CLASS };
+    shell(title, (width, height), class, style, &canvas.into_text())
+}
+
+/// Returns a document of this size around `drawing`. `class` is a class of its root, and may be empty; `style` is verbatim.
+pub(super) fn shell(title: &str, (width, height): (Px, Px), class: &str, style: &str, drawing: &str) -> String {
     let title = Escaped(title);
-    let class = if style.is_empty() { String::new() } else { format!(" class=\"{}\"", CLASS) };
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          role=\"img\" aria-label=\"{title}\" font-family=\"{FONTS}\"{class}>\n<title>{title}</title>\n{style}\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n{}</svg>\n",
-        canvas.into_text()
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n{drawing}</svg>\n"
     )
 }

@@ -2,6 +2,7 @@
 //! coloured by CPU, and marks for arrivals, releases, deadlines and misses. If a picture has too many bars, its rows
 //! are drawn by column instead, so the size of the file is bounded.
 
+mod bars;
 mod canvas;
 mod contents;
 mod legend;
@@ -18,6 +19,7 @@ use contents::{Contents, alone, beside};
 use section::Section;
 use style::about;
 
+pub use bars::{Bar, Bars};
 pub use picture::{PANELS_MOST, Picture, WIDTH_LEAST, WIDTH_MOST};
 pub use world::{AlignedWorlds, aligned_worlds, worlds_side_by_side};
 

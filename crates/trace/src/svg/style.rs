@@ -11,6 +11,9 @@ pub(super) const WAITING: &str = "#c4cad1";
 pub(super) const MISSED: &str = "#d55e00";
 pub(super) const FONTS: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
+/// Size of labels.
+pub(super) const FONT_SMALL: u32 = 11;
+
 /// CSS class of the root element of a world's picture. The stylesheet of the picture selects this class.
 pub(super) const CLASS: &str = "tactus-world";
 

@@ -52,6 +52,8 @@ pub(crate) const TACTUS_SCX: Program = Program { kind: "--bin", name: "tactus-sc
 pub(crate) const TACTUS_GUEST: Program = Program { kind: "--bin", name: "tactus-guest", feature: None };
 /// The load of the agent in its guest.
 pub(crate) const AGENT_LOAD: Program = Program { kind: "--example", name: "agent-load", feature: None };
+/// An interactive task and a hog in a guest with the agent.
+pub(crate) const WAKE_UPS: Program = Program { kind: "--example", name: "wake-ups", feature: None };
 /// The trials of `tactus-scx`.
 pub(crate) const TRIALS: Program = Program { kind: "--example", name: "trials", feature: Some(BPF) };
 

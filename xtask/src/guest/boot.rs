@@ -1,5 +1,6 @@
 //! Boots a kernel in QEMU with software emulation, which needs no privilege, /dev/kvm or network.
 
+use super::beside::{Beside, Host, Output};
 use super::debian;
 use super::disturbance::Disturbance;
 use super::kernel::Kernel;
@@ -10,9 +11,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const QEMU: &str = "qemu-system-x86_64";
 /// Name of the socket on which QEMU takes commands (QMP), in the folder of the machine.
@@ -57,6 +58,8 @@ pub(crate) struct Machine<'m> {
     pub(crate) is_hypervisor: bool,
     /// Time after which the machine is stopped.
     pub(crate) limit: Duration,
+    /// Work on the host while the machine runs.
+    pub(crate) beside: Option<Beside>,
 }
 
 /// Outcome of a guest.
@@ -69,6 +72,8 @@ pub(crate) struct Ran {
     pub(crate) up: Option<String>,
     /// Share of the time that the other load of the host has taken from the emulator. Unit: percent.
     pub(crate) disturbed: f64,
+    /// What was wrong with the work on the host.
+    pub(crate) beside: Result<(), String>,
 }
 
 /// End of a guest.
@@ -88,6 +93,10 @@ impl Machine<'_> {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", QEMU]);
+        // Tactus finds the threads of vCPUs by their names, and adds its port behind a free root port.
+        if self.beside.is_some() {
+            command.args("-name guest,debug-threads=on -device pcie-root-port,id=free,slot=1".split(' '));
+        }
         command.args("-machine q35 -nodefaults -no-user-config -display none".split(' '));
         command.args(["-cpu", if self.is_hypervisor { "max,+svm" } else { "max" }]);
         // With several threads, the emulation sometimes crashes or hangs a guest that modifies its own code.
@@ -137,6 +146,39 @@ impl Machine<'_> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut qemu = command.spawn().context("cannot run setpriv (package util-linux)")?;
         let mut disturbance = Disturbance::watch(qemu.id());
+        let heard = Output::default();
+        let host = Host { emulator: qemu.id(), output: &heard };
+        let (output, in_time, beside) = std::thread::scope(|scope| {
+            let host = &host;
+            let beside = self.beside.map(|work| scope.spawn(move || work(host)));
+            let mut hear = |line: &str| {
+                heard.add(line);
+                hear(line);
+            };
+            let ran = self.hear_until_end(&mut qemu, &mut disturbance, &mut hear, begin);
+            heard.end();
+            let beside = beside.map_or(Ok(()), |beside| beside.join().expect("the work does not panic"));
+            ran.map(|(output, in_time)| (output, in_time, beside))
+        })?;
+        fs::write(self.folder.join("printed"), &output)?;
+        let status = fs::read_to_string(self.folder.join("status")).unwrap_or_default();
+        let word = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_string);
+        let end = match word("exit ").and_then(|code| code.parse().ok()) {
+            Some(code) => End::Exited(code),
+            None if in_time => End::Died,
+            None => End::TooLong,
+        };
+        Ok(Ran { end, output, up: word("up "), disturbed: disturbance.percent(), beside })
+    }
+
+    /// Passes the lines of the guest to `hear` until its end or its time limit. Returns its output, and whether it ended in time.
+    fn hear_until_end(
+        &self,
+        qemu: &mut Child,
+        disturbance: &mut Disturbance,
+        hear: &mut dyn FnMut(&str),
+        begin: Instant,
+    ) -> Result<(String, bool)> {
         let (sender, lines) = mpsc::channel();
         let reader = read_lines(qemu.stdout.take().context("it is piped")?, sender);
         let mut output = String::new();
@@ -164,15 +206,7 @@ impl Machine<'_> {
         }
         qemu.wait()?;
         reader.join().expect("a reader of lines does not panic");
-        fs::write(self.folder.join("printed"), &output)?;
-        let status = fs::read_to_string(self.folder.join("status")).unwrap_or_default();
-        let word = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_string);
-        let end = match word("exit ").and_then(|code| code.parse().ok()) {
-            Some(code) => End::Exited(code),
-            None if in_time => End::Died,
-            None => End::TooLong,
-        };
-        Ok(Ran { end, output, up: word("up "), disturbed: disturbance.percent() })
+        Ok((output, in_time))
     }
 
     /// Has the guest print where its tasks wait, to the file `console`, and end. QEMU carries out the commands while the

@@ -1,11 +1,14 @@
 //! The jobs that run in guests.
 
+use super::beside::Beside;
 use super::boot::{Ran, System, Time};
 use super::extent::{Extent, ONCE, Rounds, Takes};
+use super::hints;
 use super::kernel::Kernel;
 use super::peers;
 use crate::program::{
     AGENT_LOAD, MICRO_VM, OPERATOR, PROMISES, Program, SHARES, STORM, TACTUS, TACTUS_GUEST, TACTUS_SCX, TRIALS,
+    WAKE_UPS,
 };
 use crate::root::root;
 use serde_json::Value;
@@ -35,6 +38,8 @@ pub(crate) struct Job {
     pub(crate) limit: fn(&Extent) -> Duration,
     /// Command line of the job in the guest.
     pub(crate) words: fn(&Extent) -> Vec<String>,
+    /// Work on the host while the guest runs, as root. Its load is part of the test.
+    pub(crate) beside: Option<Beside>,
     /// Check of the output of a job that exited with 0.
     pub(crate) judge: fn(&Kernel, &Ran) -> Result<(), String>,
 }
@@ -56,6 +61,7 @@ pub(crate) const JOBS: &[Job] = &[
         takes: Takes::Nothing,
         limit: |_| Duration::from_secs(120),
         words: |_| ["/bin/tactus", "doctor", "--seconds", "2", "--json"].map(String::from).to_vec(),
+        beside: None,
         judge: doctor,
     },
     Job {
@@ -76,6 +82,7 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/storm", "--tactus", "/bin/tactus"].map(String::from);
             [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -93,6 +100,7 @@ pub(crate) const JOBS: &[Job] = &[
         takes: Takes::Nothing,
         limit: |_| Duration::from_secs(180),
         words: |_| ["/bin/shares", "--tactus", "/bin/tactus"].map(String::from).to_vec(),
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -113,6 +121,7 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/storm", "--tactus", "/bin/tactus", "--micro-vm", "/bin/micro-vm"].map(String::from);
             [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -133,6 +142,7 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/storm", "--tactus", "/bin/tactus", "--unplug"].map(String::from);
             [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -153,6 +163,7 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/storm", "--tactus", "/bin/tactus", "--calls"].map(String::from);
             [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -176,6 +187,7 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--seconds", &seconds].map(String::from);
             [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -198,6 +210,7 @@ pub(crate) const JOBS: &[Job] = &[
                     .map(String::from);
             [program.as_slice(), &extent.words(Takes::Seed)].concat()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -218,6 +231,7 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--tactus", "/bin/tactus", "--faults"];
             program.into_iter().map(String::from).chain(extent.words(Takes::Seed)).collect()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -240,6 +254,7 @@ pub(crate) const JOBS: &[Job] = &[
             let options = ["--only", "the port of bmq", "--compare", &rounds];
             program.into_iter().chain(options).map(String::from).collect()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -261,6 +276,7 @@ pub(crate) const JOBS: &[Job] = &[
             let note = "emulated by QEMU, with time by executed instructions of 2 ns each";
             run.split(' ').chain([note]).map(String::from).collect()
         },
+        beside: None,
         judge: claims,
     },
     Job {
@@ -284,6 +300,7 @@ pub(crate) const JOBS: &[Job] = &[
             let peers = peers::paths().flat_map(|path| ["--peer".to_string(), path]);
             program.into_iter().map(String::from).chain(peers).collect()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -306,6 +323,7 @@ pub(crate) const JOBS: &[Job] = &[
             let options = ["--micro-vm", "/bin/micro-vm", "--only", "of a gang", "--compare", &rounds];
             program.into_iter().chain(options).map(String::from).collect()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -327,6 +345,7 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--long", "--only", "is replayed"];
             program.into_iter().map(String::from).chain(extent.words(Takes::Rounds)).collect()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -347,6 +366,7 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/trials", "--tactus-scx", "/bin/tactus-scx", "--long", "--only", "control groups"];
             program.into_iter().map(String::from).chain(extent.words(Takes::Rounds)).collect()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -367,6 +387,7 @@ pub(crate) const JOBS: &[Job] = &[
             let program = ["/bin/promises", "--tactus", "/bin/tactus", "--scheduler", "/bin/tactus-scx"];
             program.into_iter().map(String::from).chain(extent.words(Takes::Rounds)).collect()
         },
+        beside: None,
         judge: |_, _| Ok(()),
     },
     Job {
@@ -384,6 +405,25 @@ pub(crate) const JOBS: &[Job] = &[
         takes: Takes::Nothing,
         limit: |_| Duration::from_secs(300),
         words: |_| ["/bin/agent-load", "/bin/tactus-guest"].map(String::from).to_vec(),
+        beside: None,
+        judge: |_, _| Ok(()),
+    },
+    Job {
+        name: "guest-hints",
+        title: "guest-hints: late wake-ups in a guest are explained, and boosts by its hints halve its latency",
+        programs: &[TACTUS_GUEST, WAKE_UPS],
+        has_peers: false,
+        papers: &[],
+        system: System::Archive,
+        is_hypervisor: false,
+        time: Time::Host,
+        cpus: 1,
+        tries: 2,
+        rounds: ONCE,
+        takes: Takes::Nothing,
+        limit: |_| Duration::from_secs(240),
+        words: |_| ["/bin/wake-ups", "/bin/tactus-guest", &hints::SECONDS.to_string()].map(String::from).to_vec(),
+        beside: Some(hints::check),
         judge: |_, _| Ok(()),
     },
     Job {
@@ -401,6 +441,7 @@ pub(crate) const JOBS: &[Job] = &[
         takes: Takes::Nothing,
         limit: |_| Duration::from_secs(1_200),
         words: |_| ["./operator", "--page", "operate.md"].map(String::from).to_vec(),
+        beside: None,
         judge: |_, _| Ok(()),
     },
 ];
@@ -469,7 +510,13 @@ mod tests {
     fn the_judge_of_the_doctor_can_say_no() {
         let (image, release) = (PathBuf::new(), "7.2.1".to_string());
         let kernel = Kernel { image, configuration: None, release, has_virtio: true, hypervisor: Vec::new() };
-        let ran = |output: &str| Ran { end: End::Exited(0), output: output.to_string(), up: None, disturbed: 0.0 };
+        let ran = |output: &str| Ran {
+            end: End::Exited(0),
+            output: output.to_string(),
+            up: None,
+            disturbed: 0.0,
+            beside: Ok(()),
+        };
         let mut good = serde_json::json!({
             "promises_can_be_kept": true,
             "kernel": { "release": "7.2.1" },

@@ -1,10 +1,12 @@
 //! `cargo xtask vm-test`: runs, in a guest, tests that are too risky for the host or that need another kernel.
 
 mod archive;
+mod beside;
 mod boot;
 mod debian;
 mod disturbance;
 mod extent;
+mod hints;
 pub(crate) mod image;
 mod jobs;
 mod kernel;
@@ -136,15 +138,15 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
         let text = format!("cannot prepare {}: {error:#}", folder.display());
         return Ok(Outcome::Failed(Failure { text, again: again(job, suite, extent) }));
     }
-    let Job { system, time, cpus, is_hypervisor, .. } = *job;
-    let machine =
-        Machine { kernel: &kernel, system, folder: &folder, time, cpus, is_hypervisor, limit: (job.limit)(extent) };
+    let Job { system, time, cpus, is_hypervisor, beside, .. } = *job;
+    let (kernel, limit, folder) = (&kernel, (job.limit)(extent), folder.as_path());
+    let machine = Machine { kernel, system, folder, time, cpus, is_hypervisor, limit, beside };
     let again = again(job, suite, extent);
-    let (mut outcome, mut disturbed) = boot(job, &kernel, &machine, &again)?;
+    let (mut outcome, mut disturbed) = boot(job, kernel, &machine, &again)?;
     for _ in 1..job.tries {
         let Outcome::Failed(failure) = &outcome else { break };
         println!("      {}: once more: {}", job.name, failure.last_line());
-        let next = boot(job, &kernel, &machine, &again)?;
+        let next = boot(job, kernel, &machine, &again)?;
         // Load explains failures only if it explains each of them.
         (outcome, disturbed) = (next.0, next.1.min(disturbed));
     }
@@ -159,7 +161,7 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     if is_kept {
         println!("      kept in {}", folder.display());
     } else {
-        fs::remove_dir_all(&folder)?;
+        fs::remove_dir_all(folder)?;
     }
     Ok(outcome)
 }
@@ -167,6 +169,9 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
 /// Installs what the job needs. Returns its kernel, or the reason why the job cannot run.
 fn requirements(job: &Job, suite: &str) -> Result<Kernel, String> {
     component::qemu()?;
+    if job.beside.is_some() && !beside::is_root() {
+        return Err("the commands of Tactus on a VM need root".to_string());
+    }
     let kernel = Kernel::get(suite)?;
     if job.is_hypervisor && kernel.hypervisor.is_empty() {
         return Err(format!("no modules of KVM are known for Linux {}", kernel.release));
@@ -208,7 +213,8 @@ fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<(O
         "      {}: Linux {}, up after {up} s, off after {whole:.1} s, of which other load took {disturbed:.1} %",
         job.name, kernel.release
     );
-    let may_be_late = job.time == Time::Host && matches!(ran.end, End::Exited(0 | 1) | End::TooLong);
+    let may_be_late =
+        job.time == Time::Host && job.beside.is_none() && matches!(ran.end, End::Exited(0 | 1) | End::TooLong);
     Ok((outcome(job, kernel, machine, &ran, again), if may_be_late { disturbed } else { 0.0 }))
 }
 
@@ -217,7 +223,7 @@ fn outcome(job: &Job, kernel: &Kernel, machine: &Machine, ran: &Ran, again: &str
     let failed =
         |why: String| Outcome::Failed(Failure { text: format!("{}{why}", ran.output), again: again.to_string() });
     match ran.end {
-        End::Exited(0) => match (job.judge)(kernel, ran) {
+        End::Exited(0) => match ran.beside.clone().and_then(|()| (job.judge)(kernel, ran)) {
             Ok(()) => Outcome::Passed,
             Err(why) => failed(why),
         },
@@ -243,6 +249,10 @@ fn prepare(job: &Job, kernel: &Kernel, extent: &Extent, folder: &Path) -> Result
     fs::create_dir_all(folder)?;
     if job.system == System::Debian {
         return debian::prepare(job.programs, &(job.words)(extent), folder);
+    }
+    if job.beside.is_some() {
+        // The work on the host begins at once then.
+        program::TACTUS.build()?;
     }
     let mut archive = Archive::begin(folder)?;
     archive.program(&program::INIT.build()?, "/init")?;

@@ -1,0 +1,114 @@
+//! The job `guest-hints`: a VM on this host whose guest has the agent, beside hogs, with `tactus why` and `tactus guest attach`.
+
+use super::beside::{Hogs, Host, json};
+use crate::program::TACTUS;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Length of each command, and of the guest's measurement. Unit: s.
+const LENGTH: usize = 8;
+pub(crate) const SECONDS: usize = 50;
+/// Seconds from the start of `tactus guest attach` until the agent is there: it says hello once a second.
+const ATTACHES: usize = 3;
+
+/// The line of the guest at the end of each second, and the begin of that with the latencies of a second.
+const SECOND: &str = "second";
+const LATENCIES: &str = "latencies_us";
+
+/// Checks that the late wake-ups of the guest beside hogs are explained, and that boosts take most of the latency away.
+pub(crate) fn check(host: &Host<'_>) -> Result<(), String> {
+    let tactus = TACTUS.build().map_err(|error| format!("{error:#}"))?;
+    host.output.wait(SECOND, 2)?;
+    let hogs = Hogs::start()?;
+    let (vm, length) = (host.emulator.to_string(), format!("{LENGTH}s"));
+    let loaded = host.output.count(SECOND);
+    let why = json(&tactus, &["why", &vm, "--for", &length, "--json"])?;
+    explained(&why, &hogs)?;
+    let attached = host.output.count(SECOND);
+    let boosts = json(&tactus, &["guest", "attach", &vm, "--for", &length, "--budget", "50", "--json"])?;
+    drop(hogs);
+    let number = |name: &str| boosts[name].as_u64().unwrap_or(0);
+    let (hints, boosts) = (number("hints"), number("boosts"));
+    if hints < 100 || boosts < 50 {
+        return Err(format!("{hints} hints and {boosts} boosts during {LENGTH} s are too few"));
+    }
+    let seconds = host.output.wait(LATENCIES, SECONDS)?;
+    let before = mean(&seconds, loaded + 1..loaded + LENGTH - 1)?;
+    let with = mean(&seconds, attached + ATTACHES..attached + LENGTH - 1)?;
+    println!("      guest-hints: beside hogs, tasks run {before:.0} us late on average, and {with:.0} us with boosts");
+    if with * 2.0 > before {
+        return Err(format!(
+            "tasks run {before:.0} us late on average, and {with:.0} us with boosts, which is more than half"
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that nearly all late wake-ups are attributed, for the most part to waits on the host behind the hogs.
+fn explained(why: &Value, hogs: &Hogs) -> Result<(), String> {
+    let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);
+    let (count, attributed) = (number(why, "count"), number(why, "attributed"));
+    if count < 50 || attributed * 100 < count * 95 {
+        return Err(format!("of {count} late wake-ups, {attributed} are attributed; expected 50 or more, and 95 %"));
+    }
+    let parts = &why["parts"];
+    let all: u64 = parts.as_object().into_iter().flat_map(|parts| parts.values()).filter_map(Value::as_u64).sum();
+    let waits = number(parts, "vcpu_wait_ns") + number(parts, "carrier_wait_ns");
+    let listed = why["wake_ups"].as_array().into_iter().flatten();
+    let latencies: u64 = listed.map(|it| number(it, "latency_ns")).sum();
+    if latencies != all {
+        return Err(format!("the parts sum up to {all} ns, and the latencies to {latencies} ns"));
+    }
+    let hogs: BTreeSet<u64> = hogs.pids().map(u64::from).collect();
+    let instead = why["instead"].as_array().into_iter().flatten();
+    let of_hogs: u64 = instead.filter(|it| hogs.contains(&number(it, "pid"))).map(|it| number(it, "ran_ns")).sum();
+    if waits * 2 < all || of_hogs * 2 < waits {
+        return Err(format!("of {all} ns, {waits} ns are waits on the host, {of_hogs} ns of them behind hogs"));
+    }
+    Ok(())
+}
+
+/// Returns the mean latency in these seconds. Unit: us.
+fn mean(seconds: &[String], of: Range<usize>) -> Result<f64, String> {
+    let all =
+        seconds.get(of.clone()).ok_or_else(|| format!("the guest ran for {} s, not for {}", seconds.len(), of.end))?;
+    let latencies: Vec<f64> =
+        all.iter().flat_map(|line| line.split(' ')).filter_map(|word| word.parse().ok()).collect();
+    if latencies.is_empty() {
+        Err("a second has no wake-up".to_string())
+    } else {
+        Ok(latencies.iter().sum::<f64>() / latencies.len() as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_some_seconds_is_over_their_wake_ups() {
+        let seconds = [" 100 200", " 300", " 1000"].map(str::to_string);
+        assert_eq!(mean(&seconds, 0..2), Ok(200.0));
+        assert!(mean(&seconds, 2..4).is_err() && mean(&seconds, 1..1).is_err());
+    }
+
+    #[test]
+    fn latencies_that_are_not_attributed_or_not_due_to_hogs_are_refused() {
+        let hogs = Hogs::start().unwrap();
+        let hog = hogs.pids().next().unwrap();
+        let why = |attributed: u64, waited: u64, pid: u32| {
+            let latency = waited + 100;
+            serde_json::json!({
+                "count": 100, "attributed": attributed,
+                "parts": { "vcpu_wait_ns": waited, "path_ns": 100 },
+                "instead": [{ "tid": pid, "pid": pid, "ran_ns": waited }],
+                "wake_ups": [{ "latency_ns": latency }],
+            })
+        };
+        assert_eq!(explained(&why(95, 900, hog), &hogs), Ok(()));
+        for wrong in [why(94, 900, hog), why(95, 90, hog), why(95, 900, 1)] {
+            assert!(explained(&wrong, &hogs).is_err(), "{wrong}");
+        }
+    }
+}

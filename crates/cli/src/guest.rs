@@ -107,7 +107,9 @@ fn boost(args: &Attach, port: &HintPort, begin: Instant, end: Instant) -> Result
                     *latest = Some(found);
                 }
             };
-            serve(stream, &port.threads, Options { with, program: this_program(), end: &stop, report: &report })
+            let observers = Some(&port.observers);
+            let options = Options { with, program: this_program(), end: &stop, report: &report, observers };
+            serve(stream, &port.threads, options)
         };
         let builder = std::thread::Builder::new().name("tactus-hints".to_string());
         let serving = builder.spawn_scoped(scope, serving).context("cannot start a thread")?;

@@ -10,7 +10,7 @@ Exit codes: 0 success, also if the VM has ended; 1 failure; 2 invalid or refused
     the port is detached.";
 
 pub(crate) const WHY_EXIT_CODES: &str = "A wake-up is late if its task runs --least or more after its timer expired, or after it woke. \
-    Nothing of the VM changes: the command attaches the port for hints, boosts nothing, and detaches the port. The host's tracepoints \
+    The command attaches the port for hints, boosts nothing, and detaches the port; or it reads along with `tactus guest attach`. The host's tracepoints \
     (sched_switch, sched_waking) cost a few percent of a CPU meanwhile.
 
 Exit codes: 0 success, also without late wake-ups; 1 failure, such as a VM without an agent; 2 invalid or refused input; 130 interrupted, \

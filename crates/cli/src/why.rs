@@ -8,8 +8,8 @@ use crate::terminal::safe;
 use daemon::Explanation;
 use report::{Grid, percent, short};
 use sched::Nanos;
-use service::HintPort;
-use service::lateness::{LateWakeUp, LatencyParts, Lateness, Question, explain};
+use service::lateness::{LateWakeUp, LatencyParts, Lateness, Question, explain, explain_observed};
+use service::{HintPort, ObservedVm};
 use std::process::ExitCode;
 use sys::clock;
 use sys::event::Bell;
@@ -33,9 +33,14 @@ pub(crate) fn run(args: &Why) -> Result<ExitCode, Failure> {
         return Err(usage(format!("--least is {least}"), &format!("use at least {LEAST}")));
     }
     let _in_order = output::end_in_order();
-    let port = HintPort::attach(&args.vm, args.port.as_deref()).map_err(|reason| refused(&reason))?;
-    let found = observe(&port, length, least);
-    let detached = port.detach();
+    let (found, detached) = match ObservedVm::find(&args.vm, least).map_err(|reason| refused(&reason))? {
+        Some(vm) => (observe(&vm.name.clone(), length, least, |question| explain_observed(vm, question)), Ok(())),
+        None => {
+            let port = HintPort::attach(&args.vm, args.port.as_deref()).map_err(|reason| refused(&reason))?;
+            let found = observe(&port.name, length, least, |question| explain(&port, question));
+            (found, port.detach())
+        }
+    };
     if let Err(Explanation { reason, remedy }) = &detached {
         output::complain(&format!("error: {reason}; {remedy}"));
     }
@@ -58,9 +63,14 @@ pub(crate) fn run(args: &Why) -> Result<ExitCode, Failure> {
 }
 
 /// Observes the VM, and shows how many late wake-ups there are so far.
-fn observe(port: &HintPort, length: Nanos, least: Nanos) -> Result<Lateness, Failure> {
+fn observe(
+    name: &str,
+    length: Nanos,
+    least: Nanos,
+    explain: impl FnOnce(Question<'_>) -> sys::Result<Lateness>,
+) -> Result<Lateness, Failure> {
     let end = Bell::new().map_err(|error| refused(&error.into()))?;
-    let (begin, bar) = (clock::now(), Progress::new(port.name.clone(), length));
+    let (begin, bar) = (clock::now(), Progress::new(name.to_string(), length));
     let progress = |messages: u64, count: u64| {
         bar.passed(clock::now().saturating_since(begin).min(length));
         bar.say(if messages == 0 { "waiting for the agent".to_string() } else { format!("{count} late wake-ups") });
@@ -68,7 +78,7 @@ fn observe(port: &HintPort, length: Nanos, least: Nanos) -> Result<Lateness, Fai
             end.ring();
         }
     };
-    let found = explain(port, Question { least, length, end: &end, progress: &progress });
+    let found = explain(Question { least, length, end: &end, progress: &progress });
     bar.clear();
     found.map_err(|error| match error {
         error @ (sys::Error::NotPermitted { .. } | sys::Error::Absent { .. }) => refused(&error.into()),

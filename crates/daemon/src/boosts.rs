@@ -12,11 +12,13 @@
 mod agent_port;
 mod loan_guardian;
 mod loans;
+mod observers;
 mod serving;
 
 pub use agent_port::AgentPort;
 pub use loan_guardian::{COMMAND, run as guard};
 pub use loans::VmThreads;
+pub use observers::Observed;
 pub use serving::{Boosted, Options, Over};
 
 use crate::guardian::sweep;
@@ -43,7 +45,7 @@ pub fn serve(port: UnixStream, threads: &VmThreads, options: Options<'_>) -> Res
     sweep();
     let loans = Loans::begin(threads, options.program, priority + 3)?;
     attributes::set(thread::current(), Attributes::raised(priority + 2))?;
-    Serving::new(port, threads, options, priority, loans).run()
+    Serving::new(port, threads, options, priority, loans)?.run()
 }
 
 /// Returns the real-time priority of a boost, with room for those above it.

@@ -8,7 +8,7 @@ use crate::inventory::{Found, Inventory};
 use crate::qmp::{Failed, Qmp};
 use coordination::wire::VCPUS_MAX;
 use daemon::Explanation;
-use daemon::boosts::VmThreads;
+use daemon::boosts::{Observed, VmThreads};
 use daemon::dispatch::Role;
 use sched::Nanos;
 use serde_json::{Value, json};
@@ -50,8 +50,8 @@ pub struct HintPort {
     pub name: String,
     /// The first thread of the VM.
     leader: Identity,
-    /// Keeps other processes from the same VM. The kernel frees it when this process ends.
-    _lock: UnixListener,
+    /// Keeps other processes from the same VM, which may observe it through this socket. The kernel frees it when this process ends.
+    pub observers: UnixListener,
     /// What slows messages down, and the remedy.
     pub warning: Option<Explanation>,
     /// The monitor of a VM that got its port from it.
@@ -75,7 +75,7 @@ impl HintPort {
                 let stream = connect(socket, pid)?;
                 let vcpus = monitor.and_then(Result::ok).and_then(|mut monitor| monitor.vcpus().ok());
                 let threads = threads(&vm, vcpus)?;
-                Ok(HintPort { stream, threads, name: vm.name, leader, _lock: lock, warning: None, added: None })
+                Ok(HintPort { stream, threads, name: vm.name, leader, observers: lock, warning: None, added: None })
             }
             (None, Some(Ok(mut monitor))) => {
                 let refused =
@@ -84,7 +84,7 @@ impl HintPort {
                 let (ours, theirs) = UnixStream::pair().map_err(|error| Explanation::new(error.to_string(), ""))?;
                 let warning = add(&mut monitor, &theirs).map_err(|failed| refused_port(&vm.name, &failed))?;
                 let (name, added) = (vm.name, vm.monitor);
-                Ok(HintPort { stream: ours, threads, name, leader, _lock: lock, warning, added })
+                Ok(HintPort { stream: ours, threads, name, leader, observers: lock, warning, added })
             }
             (None, Some(Err(error))) => Err(unreachable(&vm.name, Some(&error))),
             (None, None) => Err(unreachable(&vm.name, None)),
@@ -116,11 +116,49 @@ impl HintPort {
     }
 }
 
+/// A VM to which another process has attached a port.
+#[derive(Debug)]
+pub struct ObservedVm {
+    /// Name of the VM.
+    pub name: String,
+    /// The threads of the VM.
+    pub threads: VmThreads,
+    /// What the agent says.
+    pub observed: Observed,
+}
+
+impl ObservedVm {
+    /// Observes the running VM with this id, name or pid, and asks its agent for the wake-ups whose latency is at least `least`. `None`: no process
+    /// has attached a port to the VM.
+    ///
+    /// # Errors
+    /// There is no such VM, or the process that has attached the port passes nothing on.
+    pub fn find(vm: &str, least: Nanos) -> Result<Option<ObservedVm>, Explanation> {
+        let vm = find(vm)?;
+        let silent = |error: io::Error| {
+            let why = format!("another process has the port of {}, and passes nothing on: {error}", vm.name);
+            Explanation::new(why, "end it first")
+        };
+        let socket = match address(&vm).and_then(|address| UnixStream::connect_addr(&address)) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+            connected => connected.map_err(silent)?,
+        };
+        let observed = Observed::begin(socket, least).map_err(silent)?;
+        let monitor = vm.monitor.as_deref().map(|socket| Qmp::connect(socket, vm.identity().tid, REPLY));
+        let vcpus = monitor.and_then(Result::ok).and_then(|mut monitor| monitor.vcpus().ok());
+        Ok(Some(ObservedVm { threads: threads(&vm, vcpus)?, name: vm.name, observed }))
+    }
+}
+
+/// Returns the address of the socket by which one process at a time has the port of a VM.
+fn address(vm: &Found) -> io::Result<SocketAddr> {
+    let Identity { tid, start_time } = vm.identity();
+    SocketAddr::from_abstract_name(format!("tactus-hints-{tid}-{start_time}"))
+}
+
 /// Keeps other processes from attaching a port to `vm`, which would end this one.
 fn lock(vm: &Found) -> Result<UnixListener, Explanation> {
-    let Identity { tid, start_time } = vm.identity();
-    let address = SocketAddr::from_abstract_name(format!("tactus-hints-{tid}-{start_time}"));
-    address.and_then(|address| UnixListener::bind_addr(&address)).map_err(|error| match error.kind() {
+    address(vm).and_then(|address| UnixListener::bind_addr(&address)).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
             Explanation::new(format!("another process boosts {} by its hints", vm.name), "end it first")
         }
@@ -358,7 +396,7 @@ mod tests {
         let refused = HintPort::attach(&pid.to_string(), None).unwrap_err();
         assert!(refused.reason.starts_with("another process boosts"), "{refused:?}");
         // The first process is killed, which ends its lock, and the second attaches.
-        let HintPort { stream: mut first, _lock: lock, .. } = first;
+        let HintPort { stream: mut first, observers: lock, .. } = first;
         drop(lock);
         let second = HintPort::attach(&pid.to_string(), None).unwrap();
         assert_eq!(first.read(&mut [0]).unwrap(), 0, "QEMU has closed the port of the first");

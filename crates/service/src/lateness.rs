@@ -10,15 +10,15 @@ mod host_history;
 mod listening;
 mod parts;
 
-use crate::HintPort;
+use crate::hint_port::{HintPort, ObservedVm};
 use crate::observation::longest;
 use crate::thread_names::ThreadNames;
 use api::Instead;
 use coordination::wire::{FromGuest, Source};
 use coordination::{ClockOffset, Coordination, Protocol, WakeUp};
-use daemon::boosts::AgentPort;
+use daemon::boosts::{AgentPort, VmThreads};
 use host_history::HostHistory;
-use listening::{Heard, listen};
+use listening::{Heard, Source as Agent, listen};
 use parts::{OnHost, Parts, Tids, split};
 use sched::{CpuId, Instant, Nanos};
 use serde::Serialize;
@@ -112,7 +112,7 @@ pub struct Lateness {
     pub length_ns: u64,
     /// Least latency of a late wake-up.
     pub least_ns: u64,
-    /// Number of messages of the agent. Zero: no agent said hello.
+    /// Number of hints and wake-ups that the agent has reported. Zero: the VM has no agent.
     pub messages: u64,
     /// Number of late wake-ups.
     pub count: u64,
@@ -149,14 +149,25 @@ pub struct Question<'q> {
 /// # Errors
 /// The host permits no trace of its scheduler, or this process may not use real-time priorities.
 pub fn explain(port: &HintPort, question: Question<'_>) -> sys::Result<Lateness> {
-    let tid = |identity: &thread::Identity| identity.tid;
-    let vcpus: Vec<u32> = port.threads.vcpus.iter().map(tid).collect();
-    let tids = Tids { vcpus, carriers: port.threads.carriers.iter().map(tid).collect() };
     let copied = port.stream.try_clone();
     let socket = copied.map_err(|source| Error::Call { what: "use a port twice".to_string(), source })?;
     let with = Coordination { budget: Nanos::ZERO, ..Coordination::new(Protocol::S0) };
-    let mut agent = AgentPort::new(socket, tids.vcpus.len(), with)?;
+    let mut agent = AgentPort::new(socket, port.threads.vcpus.len(), with)?;
     agent.watch(Some(question.least));
+    explain_by(Agent::Port(agent), &port.name, &port.threads, question)
+}
+
+/// Does the same for a VM to which another process has attached a port. Its agent has been asked for wake-ups of this least latency.
+///
+/// # Errors
+/// As for [`explain`].
+pub fn explain_observed(vm: ObservedVm, question: Question<'_>) -> sys::Result<Lateness> {
+    explain_by(Agent::Process(vm.observed), &vm.name, &vm.threads, question)
+}
+
+fn explain_by(agent: Agent, name: &str, threads: &VmThreads, question: Question<'_>) -> sys::Result<Lateness> {
+    let tids = |all: &[thread::Identity]| all.iter().map(|identity| identity.tid).collect();
+    let tids = Tids { vcpus: tids(&threads.vcpus), carriers: tids(&threads.carriers) };
     let (bell, counts) = (Bell::new()?, [AtomicU64::new(0), AtomicU64::new(0)]);
     let (stop, seen, least) = (&bell, &counts, question.least);
     let (sender, receiver) = sync_channel(HEARD_MOST);
@@ -187,7 +198,7 @@ pub fn explain(port: &HintPort, question: Question<'_>) -> sys::Result<Lateness>
         let (length, closed) = (clock::now().since(begin), listening.is_finished());
         stop.ring();
         joined(listening)?;
-        Ok(joined(explaining)?.found(port.name.clone(), length, closed))
+        Ok(joined(explaining)?.found(name.to_string(), length, closed))
     })
 }
 
@@ -264,12 +275,12 @@ impl Explaining {
         self.records.drain(..).for_each(|record| self.history.note(record));
         self.steal.measure(now);
         for Heard { message, at } in heard.try_iter() {
-            self.messages += 1;
             match message {
                 FromGuest::Hello { .. } | FromGuest::Goodbye => self.offset.clear(),
                 FromGuest::Hint(hint) => self.offset.record(hint.sent, at),
                 FromGuest::Woken(wake_up) => self.waiting.push_back(wake_up),
             }
+            self.messages += u64::from(!matches!(message, FromGuest::Hello { .. } | FromGuest::Goodbye));
         }
         let complete = Instant::at_ns(now.as_ns().saturating_sub(SETTLED.as_ns()));
         for _ in 0..self.waiting.len() {

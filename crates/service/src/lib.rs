@@ -55,7 +55,7 @@ mod usage;
 pub use bursts::Bursts;
 pub use caller::Caller;
 pub use events::{After, Events, now_ms};
-pub use hint_port::HintPort;
+pub use hint_port::{HintPort, ObservedVm};
 pub use history::Recorded;
 pub use local_service::LocalService;
 pub use managed_host::{ChangeRequest, ManagedHost, PerCpu, Reading};

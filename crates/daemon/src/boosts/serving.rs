@@ -2,9 +2,11 @@
 
 use super::agent_port::AgentPort;
 use super::loans::{Lent, Loans, VmThreads};
+use super::observers::Observers;
 use coordination::wire::FromGuest;
 use coordination::{Booster, Coordination};
 use sched::{Instant, Nanos};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use sys::event::{Bell, Waiting};
 use sys::{Error, Result, clock};
@@ -19,6 +21,8 @@ const REPORT: Nanos = Nanos::s(1);
 const END: u64 = 0;
 const PORT: u64 = 1;
 const LOANS: u64 = 2;
+const OBSERVERS: u64 = 3;
+const OBSERVER: u64 = 4;
 
 /// How a VM is boosted.
 #[expect(missing_debug_implementations, reason = "a function has nothing to show")]
@@ -32,6 +36,8 @@ pub struct Options<'o> {
     pub end: &'o Bell,
     /// Receives what came of the hints, once a second, at a real-time priority. It must not block.
     pub report: &'o dyn Fn(Boosted),
+    /// Socket at which another process may read what the agent says ([`Observed`](super::Observed)).
+    pub observers: Option<&'o UnixListener>,
 }
 
 /// What came of the hints of a VM.
@@ -62,6 +68,16 @@ pub enum Over {
     Ended,
 }
 
+/// Why the sources of events change.
+enum Step {
+    /// The boosts end.
+    Over(Over),
+    /// A loan or its guardian has ended.
+    Loans,
+    /// An observer has come or left.
+    Observer,
+}
+
 /// The thread that reads hints.
 pub(super) struct Serving<'a> {
     port: AgentPort,
@@ -70,6 +86,7 @@ pub(super) struct Serving<'a> {
     priority: u32,
     loans: Loans,
     booster: Booster,
+    observers: Option<Observers<'a>>,
     /// Whether each vCPU is boosted.
     boosted: Vec<bool>,
     /// Instant at which the guardian ends the loans.
@@ -89,32 +106,34 @@ impl<'a> Serving<'a> {
         options: Options<'a>,
         priority: u32,
         loans: Loans,
-    ) -> Serving<'a> {
+    ) -> Result<Serving<'a>> {
         let (vcpus, now) = (threads.vcpus.len(), clock::now());
-        Serving {
+        let observers = options.observers.map(|listener| Observers::new(listener, vcpus)).transpose();
+        let observers = observers.map_err(|source| Error::Call { what: "listen for observers".to_string(), source })?;
+        Ok(Serving {
             port,
             threads,
             options,
             priority,
             loans,
             booster: Booster::new(options.with, vcpus, now),
+            observers,
             boosted: vec![false; vcpus],
             lapse: Instant::NEVER,
             renews: Instant::ZERO,
             reports: now,
             hints: 0,
             boosts: 0,
-        }
+        })
     }
 
     /// Serves the port until the end of the boosts.
     pub(super) fn run(mut self) -> Result<(Boosted, Over)> {
         let over = loop {
-            // The sources change with the loans.
-            match self.serve_with_loans()? {
-                Some(over) => break over,
-                None if !self.renew_loans()? => break Over::Ended,
-                None => {}
+            match self.serve_with_sources()? {
+                Step::Over(over) => break over,
+                Step::Loans if !self.renew_loans()? => break Over::Ended,
+                Step::Loans | Step::Observer => {}
             }
         };
         self.booster.clear();
@@ -122,13 +141,17 @@ impl<'a> Serving<'a> {
         Ok((self.found(), over))
     }
 
-    /// Serves the port until a loan or its guardian ends: `None`; or until the end of the boosts.
-    fn serve_with_loans(&mut self) -> Result<Option<Over>> {
+    /// Serves the port until the sources of events change.
+    fn serve_with_sources(&mut self) -> Result<Step> {
         let (alone, both) = (Waiting::new()?, Waiting::new()?);
         for waiting in [&alone, &both] {
             waiting.add(self.options.end, END)?;
             waiting.add(&*self.loans.ended, LOANS)?;
             waiting.add(&self.loans.guardian, LOANS)?;
+            if let Some(observers) = &self.observers {
+                waiting.add(observers.listener(), OBSERVERS)?;
+                observers.observer.iter().try_for_each(|observer| waiting.add(observer, OBSERVER))?;
+            }
         }
         both.add(&self.port, PORT)?;
         loop {
@@ -146,12 +169,30 @@ impl<'a> Serving<'a> {
                 self.forget()?;
             }
             match event {
-                Some(END) => return Ok(Some(Over::Requested)),
-                Some(LOANS) => return Ok(None),
-                Some(PORT) if !self.read() => return Ok(Some(Over::Closed)),
+                Some(END) => return Ok(Step::Over(Over::Requested)),
+                Some(LOANS) => return Ok(Step::Loans),
+                Some(PORT) if !self.read() => return Ok(Step::Over(Over::Closed)),
+                Some(event @ (OBSERVERS | OBSERVER)) => self.observe(event),
                 _ => {}
             }
             self.decide()?;
+            if let Some(observers) = &mut self.observers
+                && observers.has_changed()
+            {
+                if observers.observer.is_none() {
+                    self.port.watch(None);
+                }
+                return Ok(Step::Observer);
+            }
+        }
+    }
+
+    /// An observer connects, asks or leaves.
+    fn observe(&mut self, event: u64) {
+        let Some(observers) = &mut self.observers else { return };
+        match event {
+            OBSERVERS => observers.accept(),
+            _ => self.port.watch(observers.request()),
         }
     }
 
@@ -192,14 +233,19 @@ impl<'a> Serving<'a> {
 
     /// Reads messages. Returns false if the VM has closed the port.
     fn read(&mut self) -> bool {
-        let Serving { port, booster, hints, .. } = self;
-        port.read(|message, now| match message {
-            FromGuest::Hello { .. } | FromGuest::Goodbye => booster.clear(),
-            FromGuest::Hint(hint) => {
-                *hints += 1;
-                booster.receive(hint, now);
+        let Serving { port, booster, hints, observers, .. } = self;
+        port.read(|message, now| {
+            match message {
+                FromGuest::Hello { .. } | FromGuest::Goodbye => booster.clear(),
+                FromGuest::Hint(hint) => {
+                    *hints += 1;
+                    booster.receive(hint, now);
+                }
+                FromGuest::Woken(_) => {}
             }
-            FromGuest::Woken(_) => {}
+            if let Some(observers) = observers {
+                observers.pass(message, now);
+            }
         })
     }
 

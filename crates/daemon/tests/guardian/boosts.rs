@@ -3,12 +3,13 @@
 
 use coordination::wire::{FromGuest, FromHost, Hint, SIZE, Sources, VERSION};
 use coordination::{Boost, Coordination, EXPIRY, GuestChoice, Protocol};
-use daemon::boosts::{Boosted, COMMAND, Options, Over, VmThreads, serve};
+use daemon::boosts::{Boosted, COMMAND, Observed, Options, Over, VmThreads, serve};
 use daemon::guardian::this_program;
 use sched::{Class, CpuId, CpuSet, Instant, Nanos, RtPriority};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Command, ExitCode, Stdio};
 use sys::attributes::{self, Attributes, Policy};
 use sys::cgroup::Hierarchy;
@@ -96,13 +97,23 @@ fn hint_of(vcpu: u16, number: u32, is_urgent: bool, expiry: Option<Instant>) -> 
 
 /// Serves the port of a VM while `act` speaks for its agent. `None`: this process may not use real-time priorities.
 fn served(budget: Nanos, act: impl FnOnce(&Vm, &mut UnixStream)) -> Option<Boosted> {
+    served_with(None, budget, act)
+}
+
+/// Does the same, with observers at this socket.
+fn served_with(
+    observers: Option<&UnixListener>,
+    budget: Nanos,
+    act: impl FnOnce(&Vm, &mut UnixStream),
+) -> Option<Boosted> {
     if !may_raise() {
         return None;
     }
     let (vm, (ours, mut theirs), end) = (Vm::start(), UnixStream::pair().unwrap(), Bell::new().unwrap());
     let found = std::thread::scope(|scope| {
         let serving = || {
-            let options = Options { with: with(budget), program: this_program(), end: &end, report: &|_| {} };
+            let options =
+                Options { with: with(budget), program: this_program(), end: &end, report: &|_| {}, observers };
             serve(ours, &vm.threads, options).unwrap()
         };
         let serving = scope.spawn(serving);
@@ -149,7 +160,8 @@ pub(crate) fn booster(words: &[&str]) -> ExitCode {
     let threads = VmThreads { carriers: vec![vcpus.pop().unwrap()], vcpus };
     let port = UnixStream::from(std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned().unwrap());
     let end = Bell::new().unwrap();
-    let options = Options { with: with(Nanos::ms(500)), program: this_program(), end: &end, report: &|_| {} };
+    let options =
+        Options { with: with(Nanos::ms(500)), program: this_program(), end: &end, report: &|_| {}, observers: None };
     match serve(port, &threads, options) {
         Ok((_, Over::Closed | Over::Ended)) => ExitCode::SUCCESS,
         other => panic!("{other:?}"),
@@ -246,6 +258,36 @@ pub(crate) fn a_vcpu_is_boosted_by_a_hint_and_before_a_timer_and_for_a_short_tim
     let Some(Boosted { hints, boosts, boosted, dropped, .. }) = found else { return };
     assert_eq!((hints, boosts, dropped), (3, 2, 0));
     assert!(boosted > Nanos::ZERO && boosted <= Nanos::ms(200), "{boosted}");
+}
+
+pub(crate) fn an_observer_hears_the_agent_of_a_boosted_vm_and_asks_it_for_wake_ups() {
+    let address = SocketAddr::from_abstract_name(format!("tactus-test-{}", std::process::id())).unwrap();
+    let listener = UnixListener::bind_addr(&address).unwrap();
+    served_with(Some(&listener), Nanos::ms(500), |_, port| {
+        port.write_all(&hello(1)).unwrap();
+        assert!(matches!(answer(port), FromHost::Welcome { .. }));
+        let observe = |least| Observed::begin(UnixStream::connect_addr(&address).unwrap(), least).unwrap();
+        let mut hears = |observed: &mut Observed, said: FromGuest| {
+            port.write_all(&said.bytes()).unwrap();
+            let (mut heard, end) = (None, clock::now() + SEEN);
+            while heard.is_none() && clock::now() < end {
+                clock::sleep(Nanos::ms(1));
+                assert!(observed.read(|message, at| heard = (message == said).then_some(at)));
+            }
+            assert!(heard.is_some_and(|at| at <= clock::now()), "{said:?} is passed on");
+        };
+        let mut first = observe(Nanos::ms(2));
+        hears(&mut first, hint(1, false, None));
+        let mut second = observe(Nanos::ms(3));
+        hears(&mut second, hint(2, false, None));
+        while first.read(|_, _| {}) {
+            clock::sleep(Nanos::ms(1));
+        }
+        drop(second);
+        for least in [Some(Nanos::ms(2)), Some(Nanos::ms(3)), None] {
+            assert_eq!(answer(port), FromHost::Watch(least));
+        }
+    });
 }
 
 pub(crate) fn a_guest_that_floods_its_port_stays_within_its_budget_and_its_vcpu_comes_back() {

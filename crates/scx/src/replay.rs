@@ -166,7 +166,8 @@ impl Replay<'_> {
         let Comparison { differences, attributed, unattributed, .. } = &mut self.comparison;
         *differences += 1;
         *if pair.is_some() { attributed } else { unattributed } += 1;
-        self.found.push(Difference { number, at_ns, cpu, kind, pair });
+        let since = self.events.records[since].number;
+        self.found.push(Difference { number, at_ns, cpu, kind, pair, since });
     }
 
     /// The account of a promise differs up to the end of its period, in each choice that depends on it. Returns the promise, and

@@ -2,16 +2,17 @@
 
 use input::problem::{Problem, Problems};
 use sched::Nanos;
-use scx::recording::{Recording, read};
+use scx::recording::{Record, Recording, read};
 use scx::replay::{Choice, Comparison, Difference, Kind, replay};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Number of records shown before and after an unattributed difference.
+/// Number of records shown before and after an unattributed difference, and of earlier ones of its promises.
 const BEFORE: usize = 24;
 const AFTER: usize = 8;
+const EARLIER: usize = 60;
 
 /// Replays a file. Returns 0 if the kernel has decided as the policy, 1 if not, and 2 if the file is no whole recording.
 pub(crate) fn run(file: &Path, is_json: bool) -> ExitCode {
@@ -48,22 +49,27 @@ fn print(recording: &Recording, comparison: &Comparison) {
     for difference in &comparison.listed {
         list(difference);
         if difference.pair.is_none() {
-            around(recording, difference.number);
+            explain(recording, difference);
         }
     }
 }
 
-/// Prints the records around an unattributed difference, which explain it, as they are in the file.
-fn around(recording: &Recording, number: u64) {
-    let Some(at) = recording.records.iter().position(|record| record.number == number) else { return };
-    let end = (at + AFTER + 1).min(recording.records.len());
-    for record in &recording.records[at.saturating_sub(BEFORE)..end] {
+/// Prints the records that explain an unattributed difference, as they are in the file: those of its promises since the last agreement, and those
+/// around it.
+fn explain(recording: &Recording, difference: &Difference) {
+    let records = &recording.records;
+    let Some(at) = records.iter().position(|record| record.number == difference.number) else { return };
+    let begin = at.saturating_sub(BEFORE);
+    let is_earlier = |record: &&Record| record.number >= difference.since && difference.concerns(record.promise);
+    let earlier: Vec<&Record> = records[..begin].iter().filter(is_earlier).collect();
+    let shown = &earlier[earlier.len().saturating_sub(EARLIER)..];
+    for record in shown.iter().copied().chain(&records[begin..(at + AFTER + 1).min(records.len())]) {
         println!("    {}", serde_json::to_string(record).expect("it has only numbers and names"));
     }
 }
 
 fn list(difference: &Difference) {
-    let Difference { number, at_ns, cpu, kind, pair } = difference;
+    let Difference { number, at_ns, cpu, kind, pair, .. } = difference;
     let choice = |choice: Option<Choice>| match choice {
         Some(Choice { promise, deadline_ns, left_ns }) => {
             format!("promise {promise} with deadline {deadline_ns} and {left_ns} ns left")

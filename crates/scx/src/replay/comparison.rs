@@ -67,6 +67,8 @@ pub struct Difference {
     pub kind: Kind,
     /// The numbers of the two records of different CPUs from which it follows; `None`: there are none.
     pub pair: Option<(u64, u64)>,
+    /// Number of the record at which kernel and policy last agreed on one of the promises.
+    pub since: u64,
 }
 
 /// The result of a replay.
@@ -94,6 +96,20 @@ pub struct Comparison {
     pub unattributed: u64,
     /// The first differences, those that are not attributed before the others.
     pub listed: Vec<Difference>,
+}
+
+impl Difference {
+    /// Whether the difference is about this promise.
+    #[must_use]
+    pub fn concerns(&self, promise: i32) -> bool {
+        match self.kind {
+            Kind::Choice { kernel, policy } => {
+                [kernel, policy].iter().flatten().any(|choice| choice.promise == promise)
+            }
+            Kind::Run { runs, chosen } => [runs, chosen].contains(&promise),
+            Kind::NoChoice { .. } | Kind::NoPeriod { .. } | Kind::State => false,
+        }
+    }
 }
 
 impl Comparison {

@@ -7,6 +7,10 @@ use input::problem::Problems;
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a file that cannot be written; 2 invalid input, \
     nothing was run or written; 130 interrupted.";
 
+/// What to do about a VM whose agent sends no hints.
+pub(crate) const NO_HINTS: &str = "no agent sends hints; install the package tactus-guest in the guest, as docs/coordination.md says, or read \
+    its log there";
+
 /// Reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -42,6 +46,14 @@ pub(crate) fn refused(reason: &Explanation) -> Failure {
     match reason.remedy.as_ref() {
         "" => Failure::Usage(miette::miette!("{}", reason.reason)),
         remedy => usage(reason.reason.to_string(), remedy),
+    }
+}
+
+/// Returns a failure of this host: refused, if it lacks a privilege or a part, and otherwise during `what`.
+pub(crate) fn failed(error: sys::Error, what: &'static str) -> Failure {
+    match error {
+        error @ (sys::Error::NotPermitted { .. } | sys::Error::Absent { .. }) => refused(&error.into()),
+        error => anyhow::anyhow!(error).context(what).into(),
     }
 }
 

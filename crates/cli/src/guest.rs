@@ -1,6 +1,6 @@
 //! `tactus guest`: boosts of a VM by the hints of the agent in its guest.
 
-use crate::failure::{Failure, refused};
+use crate::failure::{Failure, NO_HINTS, failed, refused};
 use crate::guest_args::{Attach, Guest, GuestCommand};
 use crate::output;
 use crate::terminal::safe;
@@ -117,10 +117,7 @@ fn boost(args: &Attach, port: &HintPort, begin: Instant, end: Instant) -> Result
         stop.ring();
         serving.join().map_err(|_| anyhow::anyhow!("the thread that reads hints has failed"))
     });
-    served?.map_err(|error| match error {
-        error @ (sys::Error::NotPermitted { .. } | sys::Error::Absent { .. }) => refused(&error.into()),
-        error => anyhow::anyhow!(error).context("the boosts have ended").into(),
-    })
+    served?.map_err(|error| failed(error, "the boosts have ended"))
 }
 
 /// Shows the latest report until `is_over`: on a terminal a line that changes, or else a line when the agent comes and goes.
@@ -150,8 +147,7 @@ fn show(name: &str, latest: &Mutex<Option<Boosted>>, begin: Instant, is_over: im
         if !is_told && clock::now().saturating_since(begin) > NO_AGENT {
             is_told = true;
             bar.suspend(|| {
-                let how = "install the package tactus-guest in the guest, as docs/coordination.md says";
-                output::complain(&format!("{name}: no agent says hello; {how}"));
+                output::complain(&format!("{name}: {NO_HINTS}"));
             });
         }
     }

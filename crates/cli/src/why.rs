@@ -1,15 +1,17 @@
 //! `tactus why`: why tasks in a VM run late.
 
-use crate::failure::{Failure, refused, usage};
+use crate::failure::{Failure, NO_HINTS, failed, refused, usage};
 use crate::guest_args::Why;
-use crate::output;
+use crate::output::{self, Draft};
 use crate::progress::Progress;
 use crate::terminal::safe;
+use anyhow::Context;
 use daemon::Explanation;
 use report::{Grid, percent, short};
 use sched::Nanos;
-use service::lateness::{LateWakeUp, LatencyParts, Lateness, Question, explain, explain_observed};
+use service::lateness::{LateWakeUp, LatencyParts, Lateness, Question, check, explain, explain_observed};
 use service::{HintPort, ObservedVm};
+use std::io::Write;
 use std::process::ExitCode;
 use sys::clock;
 use sys::event::Bell;
@@ -28,41 +30,63 @@ pub(crate) fn run(args: &Why) -> Result<ExitCode, Failure> {
         let remedy = format!("use --for with {} to {}", LENGTH.0, LENGTH.1);
         return Err(usage(format!("a VM is observed for {} to {}, not for {length}", LENGTH.0, LENGTH.1), &remedy));
     }
-    let least = input::duration::length(&args.least)?;
+    let least = input::duration::moment(&args.least)?;
     if least < LEAST {
         return Err(usage(format!("--least is {least}"), &format!("use at least {LEAST}")));
     }
     let _in_order = output::end_in_order();
-    let (found, detached) = match ObservedVm::find(&args.vm, least).map_err(|reason| refused(&reason))? {
-        Some(vm) => (observe(&vm.name.clone(), length, least, |question| explain_observed(vm, question)), Ok(())),
-        None => {
-            let port = HintPort::attach(&args.vm, args.port.as_deref()).map_err(|reason| refused(&reason))?;
-            let found = observe(&port.name, length, least, |question| explain(&port, question));
-            (found, port.detach())
-        }
-    };
+    check().map_err(|error| failed(error, "the host cannot be traced"))?;
+    let picture = args.picture.as_deref().map(Draft::create).transpose()?;
+    let Observed { found, is_observed, detached } = observed(args, length, least)?;
     if let Err(Explanation { reason, remedy }) = &detached {
         output::complain(&format!("error: {reason}; {remedy}"));
     }
     let found = found?;
-    if let Some(path) = &args.picture {
-        output::keep(path, picture(&found).as_bytes())?;
+    let has_agent = found.messages > 0;
+    if has_agent || args.json {
+        output::print(&if args.json { output::json(&found)? } else { text(&found, is_observed) })?;
+    } else if !output::is_interrupted() && !found.closed {
+        output::complain(&format!("error: {}: {NO_HINTS}", safe(&found.vm, false)));
     }
-    if found.messages == 0 {
-        let how = "install the package tactus-guest in the guest, as docs/coordination.md says";
-        output::complain(&format!("error: {}: no agent says hello; {how}", safe(&found.vm, false)));
-    }
-    if found.messages > 0 || args.json {
-        output::print(&if args.json { output::json(&found)? } else { text(&found) })?;
+    if let Some(mut picture) = picture {
+        picture.file().write_all(drawn(&found).as_bytes()).context("cannot write the picture")?;
+        picture.keep()?;
     }
     Ok(match detached {
         Ok(()) if output::is_interrupted() => ExitCode::from(130),
-        Ok(()) if found.messages > 0 => ExitCode::SUCCESS,
+        Ok(()) if has_agent => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
 }
 
-/// Observes the VM, and shows how many late wake-ups there are so far.
+/// An observation.
+struct Observed {
+    found: Result<Lateness, Failure>,
+    /// Whether another process has the port.
+    is_observed: bool,
+    /// Whether the port is detached, if this process has attached it.
+    detached: Result<(), Explanation>,
+}
+
+/// Observes the VM through its port, or along with the process that has it.
+fn observed(args: &Why, length: Nanos, least: Nanos) -> Result<Observed, Failure> {
+    if let Some(vm) = ObservedVm::find(&args.vm, least).map_err(|reason| refused(&reason))? {
+        if args.port.is_some() {
+            return Err(usage(format!("another process has the port of {}", vm.name), "leave --port out"));
+        }
+        let name = vm.name.clone();
+        let found = observe(&name, length, least, |question| explain_observed(vm, question));
+        return Ok(Observed { found, is_observed: true, detached: Ok(()) });
+    }
+    let port = HintPort::attach(&args.vm, args.port.as_deref()).map_err(|reason| refused(&reason))?;
+    if let Some(Explanation { reason, remedy }) = &port.warning {
+        output::complain(&format!("warning: {reason}, and so the instants of the guest are less exact; {remedy}"));
+    }
+    let found = observe(&port.name, length, least, |question| explain(&port, question));
+    Ok(Observed { found, is_observed: false, detached: port.detach() })
+}
+
+/// Observes a VM, and shows how many late wake-ups there are so far.
 fn observe(
     name: &str,
     length: Nanos,
@@ -80,10 +104,7 @@ fn observe(
     };
     let found = explain(Question { least, length, end: &end, progress: &progress });
     bar.clear();
-    found.map_err(|error| match error {
-        error @ (sys::Error::NotPermitted { .. } | sys::Error::Absent { .. }) => refused(&error.into()),
-        error => anyhow::anyhow!(error).context("the observation has ended").into(),
-    })
+    found.map_err(|error| failed(error, "the observation has ended"))
 }
 
 /// The parts with their titles, in the order of the columns.
@@ -98,33 +119,47 @@ fn parts(parts: &LatencyParts) -> [(&'static str, &'static str, u64); 6] {
     ]
 }
 
-fn text(found: &Lateness) -> String {
+fn text(found: &Lateness, is_observed: bool) -> String {
     let name = safe(&found.vm, false);
     let (least, length) = (short(found.least_ns), short(found.length_ns));
     let total = parts(&found.parts).map(|(_, _, ns)| ns).iter().sum::<u64>();
-    if found.count == 0 {
-        return format!("{name}: no interactive task ran {least} or more late during {length}\n");
+    let mut text = match total.checked_div(found.count) {
+        None => format!("{name}: no interactive task ran {least} or more late during {length}\n"),
+        Some(mean) => {
+            let (count, mean) = (found.count, short(mean));
+            format!("{name}: {count} wake-ups were {least} or more late during {length}, {mean} on average\n\n")
+                + &shares(found, total)
+        }
+    };
+    if found.lost > 0 {
+        text += &format!("\n{} records of the host's scheduler were lost\n", found.lost);
     }
-    let mean = short(total / found.count);
-    let mut text =
-        format!("{name}: {} wake-ups were {least} or more late during {length}, {mean} on average\n\n", found.count);
+    if found.closed {
+        let what = if is_observed {
+            "the process with the port passes nothing on any longer"
+        } else {
+            "the VM has closed the port"
+        };
+        text += &format!("\n{what}\n");
+    }
+    text
+}
+
+/// Returns a table of the parts, one of the threads that ran meanwhile, and one of the longest wake-ups.
+fn shares(found: &Lateness, total: u64) -> String {
     let mut grid = Grid::new(["where the time went", "mean", "share"].map(str::to_string).to_vec(), 1);
     for (title, _, ns) in parts(&found.parts) {
         let share = percent((u128::from(ns) * 1_000_000 / u128::from(total.max(1))) as u64);
         grid.add(vec![title.to_string(), short(ns / found.count), share]);
     }
-    text += &grid.to_string();
     let attributed = percent(found.attributed.saturating_mul(1_000_000) / found.count);
-    text += &format!("\n{attributed} of them are attributed but for 5 % or 100 us\n");
+    let mut text = format!("{grid}\n{attributed} of them are attributed but for 5 % or 100 us\n");
     if !found.instead.is_empty() {
         text += &format!("\n{}", instead(found));
     }
     text += &format!("\n{}", longest(found));
-    if found.lost > 0 {
-        text += &format!("\n{} records of the host's scheduler were lost\n", found.lost);
-    }
-    if found.closed {
-        text += "\nthe VM has closed the port\n";
+    if found.wake_ups.len() as u64 != found.count {
+        text += &format!("\nthe longest are those of the first {} wake-ups\n", found.wake_ups.len());
     }
     text
 }
@@ -172,7 +207,7 @@ fn by_latency(found: &Lateness) -> Vec<&LateWakeUp> {
 }
 
 /// Returns an SVG document with a bar for each of the longest late wake-ups.
-fn picture(found: &Lateness) -> String {
+fn drawn(found: &Lateness) -> String {
     let bar = |it: &&LateWakeUp| {
         let at = format!("at {}", short(it.due_ns));
         Bar {

@@ -9,7 +9,7 @@ use crate::{Coordination, GuestChoice};
 use sched::{CpuId, EntityId, Instant, Nanos};
 
 /// Maximum number of wake-ups that wait for [`GuestAgent::woken`]. Further ones are dropped.
-const WOKEN_MOST: usize = 256;
+const WOKEN_MOST: usize = 32;
 
 /// What was last published about a vCPU.
 #[derive(Clone, Copy, Debug)]
@@ -212,6 +212,12 @@ mod tests {
         agent.process(us(120_600), switch(0, TYPIST, true, HOG));
         agent.process(us(130_300), wake(TYPIST, None));
         agent.process(us(130_500), switch(0, HOG, false, TYPIST));
+        // A wake-up before the task has slept takes its timer away: the next one is no timer's.
+        agent.process(us(130_600), Traced::Timer { tid: TYPIST, expiry: us(140_000) });
+        agent.process(us(140_000), wake(TYPIST, None));
+        agent.process(us(140_010), switch(0, TYPIST, true, 0));
+        agent.process(us(150_000), wake(TYPIST, None));
+        agent.process(us(150_010), switch(0, 0, false, TYPIST));
         let woken: Vec<WakeUp> = agent.woken().collect();
         let WakeUp { vcpu, tid, source, due, woken: at, ran, .. } = woken[0];
         assert_eq!((woken.len(), vcpu, tid, source), (1, 0, TYPIST, Some(Source::Timer)));

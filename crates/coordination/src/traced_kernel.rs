@@ -32,7 +32,7 @@ pub enum Traced {
         waker: Option<u32>,
         /// Source of the interrupt, if it is known.
         source: Option<Source>,
-        /// CPU on which the task will run (`target_cpu`).
+        /// CPU on which the task ran last (`target_cpu`): the kernel has not chosen the next one yet.
         cpu: CpuId,
     },
     /// The running task sets the timer that will wake it (`timer:hrtimer_start` with the function `hrtimer_wakeup`).
@@ -88,6 +88,7 @@ struct Task {
 /// A wake-up.
 #[derive(Clone, Copy, Debug)]
 struct Woke {
+    slept_on: CpuId,
     due: Instant,
     at: Instant,
     source: Option<Source>,
@@ -199,10 +200,12 @@ impl TracedKernel {
     /// the trace lacks its wake-up.
     #[must_use]
     pub fn wake_up(&self, task: EntityId) -> Option<WakeUp> {
-        let Task { tid, state, cpu, woke: Some(Woke { due, at, source }), .. } = *self.get(task)? else { return None };
+        let Task { tid, state, cpu, woke, .. } = *self.get(task)?;
+        let Woke { slept_on, due, at, source } = woke?;
         let TaskState::Runs(ran) = state else { return None };
-        let vcpu = u16::try_from(cpu.index()).ok()?;
-        Some(WakeUp { vcpu, tid, name: TaskName::default(), source, due, woken: at, ran })
+        let [slept_on, vcpu] = [slept_on, cpu].map(|cpu| u16::try_from(cpu.index()).ok());
+        let (slept_on, vcpu) = (slept_on?, vcpu?);
+        Some(WakeUp { slept_on, vcpu, tid, name: TaskName::default(), source, due, woken: at, ran })
     }
 
     fn get(&self, e: EntityId) -> Option<&Task> {
@@ -288,13 +291,15 @@ impl TracedKernel {
         let waker = waker.filter(|&waker| waker != IDLE).map(|waker| self.task(waker).id);
         let task = self.task(tid);
         if matches!(task.state, TaskState::Waiting | TaskState::Runs(_)) {
+            // The timer of a task that wakes before it has slept wakes it no more.
+            task.expiry = None;
             return;
         }
         let by_timer = waker.is_none() && task.expiry.is_some_and(|expiry| expiry <= now);
         let source = if by_timer { Some(Source::Timer) } else { source };
         task.sources = source.map_or(task.sources, |source| task.sources.with(source));
         let due = if by_timer { task.expiry.unwrap_or(now) } else { now };
-        task.woke = Some(Woke { due, at: now, source });
+        task.woke = Some(Woke { slept_on: cpu, due, at: now, source });
         (task.state, task.cpu, task.expiry) = (TaskState::Waiting, cpu, None);
         let id = task.id;
         let why = match waker {

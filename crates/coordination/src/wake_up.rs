@@ -42,7 +42,9 @@ impl TaskName {
 /// A wake-up of an urgent task, up to the instant at which the task ran. Instants are on the guest's CLOCK_MONOTONIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WakeUp {
-    /// The vCPU on which the task ran, from 0.
+    /// The vCPU on which the task slept, whose timer or interrupt woke it, from 0.
+    pub slept_on: u16,
+    /// The vCPU on which the task ran.
     pub vcpu: u16,
     /// Tid of the task in the guest.
     pub tid: u32,

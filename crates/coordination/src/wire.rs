@@ -58,6 +58,8 @@ const BOOST_AT: u32 = 8;
 const PRIORITY_AT: u32 = 16;
 /// One more than the number of the source that woke a task, in the flags of a wake-up; 0: none.
 const SOURCE: u32 = 0xff;
+/// The vCPU on which a task slept, in the high half of the flags of a wake-up.
+const SLEPT_AT: u32 = 16;
 
 /// What an agent publishes about a vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -303,7 +305,8 @@ impl Hint {
 impl WakeUp {
     fn raw(&self) -> Raw {
         let mut raw = Raw { vcpu: self.vcpu.into(), number: self.tid.into(), ..Raw::new(WOKEN) };
-        raw.flags = self.source.map_or(0, |source| 1 + source as u32).into();
+        let source = self.source.map_or(0, |source| 1 + source as u32);
+        raw.flags = (source | u32::from(self.slept_on) << SLEPT_AT).into();
         let [first, second] = self.name.words();
         let instants = [self.due, self.woken, self.ran].map(Instant::as_ns);
         for (word, number) in raw.words.iter_mut().zip(instants.into_iter().chain([first, second])) {
@@ -313,7 +316,8 @@ impl WakeUp {
     }
 
     fn of(raw: &Raw) -> Result<WakeUp, Malformed> {
-        if raw.vcpu.get() >= VCPUS_MAX {
+        let slept_on = (raw.flags.get() >> SLEPT_AT) as u16;
+        if raw.vcpu.get() >= VCPUS_MAX || slept_on >= VCPUS_MAX {
             return Err(Malformed::Field("vCPU"));
         }
         let source = match (raw.flags.get() & SOURCE) as usize {
@@ -326,7 +330,8 @@ impl WakeUp {
             return Err(Malformed::Field("order of instants"));
         }
         let name = TaskName::of_words([raw.word(3), raw.word(4)]);
-        Ok(WakeUp { vcpu: raw.vcpu.get(), tid: raw.number.get(), name, source, due, woken, ran })
+        let (vcpu, tid) = (raw.vcpu.get(), raw.number.get());
+        Ok(WakeUp { slept_on, vcpu, tid, name, source, due, woken, ran })
     }
 }
 
@@ -430,7 +435,8 @@ mod tests {
 
     fn wake_up() -> WakeUp {
         let [due, woken, ran] = [1_000, 2_000, 3_000].map(Instant::at_ns);
-        WakeUp { vcpu: 2, tid: 4_000_000, name: TaskName::new(b"sixteen-bytes-ab"), source: None, due, woken, ran }
+        let name = TaskName::new(b"sixteen-bytes-ab");
+        WakeUp { slept_on: 1_023, vcpu: 2, tid: 4_000_000, name, source: None, due, woken, ran }
     }
 
     fn is_equal(message: FromGuest) {

@@ -182,6 +182,15 @@ impl Conversation<'_> {
         }
     }
 
+    /// Sends and removes these messages.
+    fn send(&mut self, messages: &mut Vec<FromGuest>) -> Result<(), Failure> {
+        if !messages.is_empty() {
+            self.port.send(messages)?;
+            messages.clear();
+        }
+        Ok(())
+    }
+
     /// Follows the trace and sends hints. Returns true at a request to end, and false if the host has closed its end.
     fn follow(&mut self, welcome: Welcome) -> Result<bool, Failure> {
         let mut follower = Follower::begin(self.options, welcome.protocol)?;
@@ -208,11 +217,9 @@ impl Conversation<'_> {
                     // The host derives the offset of the clocks from the time between a hint and its receipt.
                     let sent = clock::now();
                     messages.extend(hints.drain(..).map(|hint| FromGuest::Hint(Hint { sent, ..hint })));
+                    self.send(&mut messages)?;
                     messages.extend(follower.woken().map(FromGuest::Woken));
-                    if !messages.is_empty() {
-                        self.port.send(&messages)?;
-                        messages.clear();
-                    }
+                    self.send(&mut messages)?;
                 }
             }
         }

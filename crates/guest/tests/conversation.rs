@@ -85,7 +85,8 @@ fn wake_ups_are_reported_to_a_host_that_asks_with_its_welcome_or_later() {
     let typist = typist();
     let woken_of = |host: &mut Host| {
         host.hear(|message| match message {
-            FromGuest::Woken(wake_up) if wake_up.tid == typist.pid() => Some(wake_up),
+            // The first one may have set its timer before the trace began.
+            FromGuest::Woken(wake_up) if wake_up.tid == typist.pid() => Some(wake_up).filter(|it| it.source.is_some()),
             _ => None,
         })
     };
@@ -95,10 +96,11 @@ fn wake_ups_are_reported_to_a_host_that_asks_with_its_welcome_or_later() {
     assert_eq!((woken.source, woken.name.text().is_empty()), (Some(Source::Timer), false));
     assert!(woken.due <= woken.woken && woken.woken <= woken.ran && woken.ran <= clock::now(), "{woken:?}");
     host.say(FromHost::Watch(None));
-    clock::sleep(Nanos::ms(200));
-    host.read_for(Nanos::ms(10), Nanos::ms(1));
-    let later = host.read_for(Nanos::ms(300), Nanos::ms(1));
-    assert!(later.iter().all(|message| matches!(message, FromGuest::Hint(_))), "{later:?}");
+    let end = clock::now() + WAIT;
+    // On a busy host, the agent hears of it late.
+    while host.read_for(Nanos::ms(200), Nanos::ms(1)).iter().any(|message| matches!(message, FromGuest::Woken(_))) {
+        assert!(clock::now() < end, "the agent reports on");
+    }
     host.say(FromHost::Watch(Some(Nanos::ZERO)));
     woken_of(&mut host);
 }

@@ -34,6 +34,9 @@ impl CpuHistory {
     /// The running thread, if it is known, leaves the CPU at `at`. Returns its tid.
     pub(crate) fn end(&mut self, at: Instant) -> Option<u32> {
         let (tid, from) = self.running.take()?;
+        if at < from {
+            return Some(tid);
+        }
         if self.past.len() == self.most {
             self.past.pop_front();
         }
@@ -41,11 +44,18 @@ impl CpuHistory {
         Some(tid)
     }
 
+    /// Forgets what ended before `at`.
+    pub(crate) fn forget(&mut self, at: Instant) {
+        while self.past.front().is_some_and(|it| it.until < at) {
+            self.past.pop_front();
+        }
+    }
+
     /// Adds how long each thread ran between `from` and `until` to `sums`.
     pub(crate) fn add_to(&self, sums: &mut BTreeMap<u32, Nanos>, from: Instant, until: Instant) {
         let present = self.running.map(|(tid, since)| Stretch { tid, from: since, until });
-        let latest_first = present.into_iter().chain(self.past.iter().rev().copied());
-        for stretch in latest_first.skip_while(|it| it.from >= until).take_while(|it| it.until > from) {
+        let first = self.past.partition_point(|it| it.until <= from);
+        for stretch in self.past.range(first..).copied().chain(present).take_while(|it| it.from < until) {
             *sums.entry(stretch.tid).or_default() += stretch.until.min(until).saturating_since(stretch.from.max(from));
         }
     }

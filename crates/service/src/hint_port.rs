@@ -1,4 +1,4 @@
-//! [`HintPort`]: the port through which the agent in a VM sends hints.
+//! [`HintPort`]: the port through which the agent in a VM sends hints. [`ObservedVm`]: a VM whose port another process has.
 //!
 //! A VM of QEMU gets a virtio-serial port while it runs, by QMP. QEMU inherits one end of a pair of sockets, so no path and no right in the
 //! file system is needed. Without ioeventfd, QEMU passes a message on while the vCPU writes it, and no other thread of QEMU must run first:
@@ -69,15 +69,21 @@ impl HintPort {
         let vm = find(vm)?;
         let (leader, pid) = (vm.identity(), vm.identity().tid);
         let lock = lock(&vm)?;
-        let monitor = vm.monitor.as_deref().map(|socket| Qmp::connect(socket, pid, REPLY));
-        match (given, monitor) {
-            (Some(socket), monitor) => {
-                let stream = connect(socket, pid)?;
-                let vcpus = monitor.and_then(Result::ok).and_then(|mut monitor| monitor.vcpus().ok());
-                let threads = threads(&vm, vcpus)?;
-                Ok(HintPort { stream, threads, name: vm.name, leader, observers: lock, warning: None, added: None })
-            }
-            (None, Some(Ok(mut monitor))) => {
+        if let Some(socket) = given {
+            let stream = connect(socket, pid)?;
+            let threads = threads(&vm, vcpus_of(&vm))?;
+            return Ok(HintPort {
+                stream,
+                threads,
+                name: vm.name,
+                leader,
+                observers: lock,
+                warning: None,
+                added: None,
+            });
+        }
+        match vm.monitor.as_deref().map(|socket| Qmp::connect(socket, pid, REPLY)) {
+            Some(Ok(mut monitor)) => {
                 let refused =
                     |failed: Failed| Explanation::new(format!("cannot attach a port to {}: {failed}", vm.name), "");
                 let threads = threads(&vm, Some(monitor.vcpus().map_err(refused)?))?;
@@ -86,8 +92,8 @@ impl HintPort {
                 let (name, added) = (vm.name, vm.monitor);
                 Ok(HintPort { stream: ours, threads, name, leader, observers: lock, warning, added })
             }
-            (None, Some(Err(error))) => Err(unreachable(&vm.name, Some(&error))),
-            (None, None) => Err(unreachable(&vm.name, None)),
+            Some(Err(error)) => Err(unreachable(&vm.name, Some(&error))),
+            None => Err(unreachable(&vm.name, None)),
         }
     }
 
@@ -143,11 +149,16 @@ impl ObservedVm {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             connected => connected.map_err(silent)?,
         };
+        // The other process drops an observer that does not read.
+        let threads = threads(&vm, vcpus_of(&vm))?;
         let observed = Observed::begin(socket, least).map_err(silent)?;
-        let monitor = vm.monitor.as_deref().map(|socket| Qmp::connect(socket, vm.identity().tid, REPLY));
-        let vcpus = monitor.and_then(Result::ok).and_then(|mut monitor| monitor.vcpus().ok());
-        Ok(Some(ObservedVm { threads: threads(&vm, vcpus)?, name: vm.name, observed }))
+        Ok(Some(ObservedVm { threads, name: vm.name, observed }))
     }
+}
+
+/// Returns the tids of the vCPUs, if the monitor of the VM can be asked.
+fn vcpus_of(vm: &Found) -> Option<Vec<u32>> {
+    Qmp::connect(vm.monitor.as_deref()?, vm.identity().tid, REPLY).ok()?.vcpus().ok()
 }
 
 /// Returns the address of the socket by which one process at a time has the port of a VM.
@@ -160,7 +171,7 @@ fn address(vm: &Found) -> io::Result<SocketAddr> {
 fn lock(vm: &Found) -> Result<UnixListener, Explanation> {
     address(vm).and_then(|address| UnixListener::bind_addr(&address)).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
-            Explanation::new(format!("another process boosts {} by its hints", vm.name), "end it first")
+            Explanation::new(format!("another process has the port of {}", vm.name), "end it first")
         }
         _ => Explanation::new(format!("cannot lock {}: {error}", vm.name), "try again"),
     })
@@ -394,7 +405,7 @@ mod tests {
         let warning = first.warning.take().expect("the bus has ioeventfd");
         assert!(warning.reason.contains("hotplug"), "{warning:?}");
         let refused = HintPort::attach(&pid.to_string(), None).unwrap_err();
-        assert!(refused.reason.starts_with("another process boosts"), "{refused:?}");
+        assert!(refused.reason.starts_with("another process has the port"), "{refused:?}");
         // The first process is killed, which ends its lock, and the second attaches.
         let HintPort { stream: mut first, observers: lock, .. } = first;
         drop(lock);

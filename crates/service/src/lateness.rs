@@ -19,11 +19,11 @@ use coordination::{ClockOffset, Coordination, Protocol, WakeUp};
 use daemon::boosts::{AgentPort, VmThreads};
 use host_history::HostHistory;
 use listening::{Heard, Source as Agent, listen};
-use parts::{OnHost, Parts, Tids, split};
+use parts::{CLOCKS_MOST, LATENCY_MOST, OnHost, Parts, Tids, split};
 use sched::{CpuId, Instant, Nanos};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use sys::attributes::{self, Attributes};
@@ -41,6 +41,10 @@ const IDLE: u64 = 4;
 const LOOK: Nanos = Nanos::ms(50);
 /// Time after which the records of all CPUs up to an instant are there.
 const SETTLED: Nanos = Nanos::ms(30);
+/// Maximum number of turns after the end.
+const LAST_TURNS: usize = 10;
+/// Time for which records are kept.
+const KEPT: Nanos = Nanos::ns(LATENCY_MOST.as_ns() + 2 * Nanos::s(1).as_ns());
 /// Interval in which the steal time is measured, of which the kernel counts hundredths of a second.
 const STEAL: Nanos = Nanos::s(1);
 /// Maximum number of messages that wait for the thread that reads the trace.
@@ -62,7 +66,7 @@ pub struct LatencyParts {
     pub path_ns: u64,
     /// The vCPU ran, and the task waited for it behind other tasks of the guest.
     pub guest_queue_ns: u64,
-    /// A hypervisor below the host took the CPU while the vCPU ran: the mean of the last second.
+    /// A hypervisor below the host took the CPU while the vCPU ran: the mean of busy CPUs in the second before, and zero in the first one.
     pub steal_ns: u64,
     /// The records do not tell, or they contradict each other.
     pub unattributed_ns: u64,
@@ -122,7 +126,7 @@ pub struct Lateness {
     pub parts: LatencyParts,
     /// The threads of the host that ran while the VM waited, in all late wake-ups, the longest first.
     pub instead: Vec<Instead>,
-    /// The late wake-ups, in the order in which they were explained. At most 10,000 are listed.
+    /// The first 10,000 late wake-ups, in the order in which they were explained.
     pub wake_ups: Vec<LateWakeUp>,
     /// Number of records of the host's trace that were lost.
     pub lost: u64,
@@ -168,18 +172,20 @@ pub fn explain_observed(vm: ObservedVm, question: Question<'_>) -> sys::Result<L
 fn explain_by(agent: Agent, name: &str, threads: &VmThreads, question: Question<'_>) -> sys::Result<Lateness> {
     let tids = |all: &[thread::Identity]| all.iter().map(|identity| identity.tid).collect();
     let tids = Tids { vcpus: tids(&threads.vcpus), carriers: tids(&threads.carriers) };
-    let (bell, counts) = (Bell::new()?, [AtomicU64::new(0), AtomicU64::new(0)]);
-    let (stop, seen, least) = (&bell, &counts, question.least);
+    let (bell, is_over, counts) = (Bell::new()?, AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
+    let (stop, seen, least) = (Stop { bell: &bell, is_over: &is_over }, &counts, question.least);
     let (sender, receiver) = sync_channel(HEARD_MOST);
     let begin = clock::now();
     let end = begin.saturating_add(question.length);
     std::thread::scope(|scope| {
-        let listening = named(scope, "tactus-hints", move || listen(agent, stop, &sender))?;
+        // If a thread does not start, the other one ends.
+        let stopping = Stopping(stop);
+        let listening = named(scope, "tactus-hints", move || listen(agent, stop.bell, &sender))?;
         let explaining = named(scope, "tactus-why", move || {
             // On a busy host, records would be lost otherwise.
             attributes::set(thread::current(), Attributes::raised(PRIORITY))?;
             let mut explaining = Explaining::begin(tids, least)?;
-            while stop.rings() == 0 {
+            while !stop.is_over.load(Ordering::Relaxed) {
                 let turn = clock::now();
                 explaining.turn(&receiver);
                 seen[0].store(explaining.messages, Ordering::Relaxed);
@@ -187,8 +193,13 @@ fn explain_by(agent: Agent, name: &str, threads: &VmThreads, question: Question<
                 clock::sleep(clock::now().since(turn).saturating_mul(IDLE).max(READING));
             }
             // The last wake-ups wait for their records.
-            clock::sleep(SETTLED);
-            explaining.turn(&receiver);
+            for _ in 0..LAST_TURNS {
+                clock::sleep(SETTLED);
+                explaining.turn(&receiver);
+                if explaining.waiting.is_empty() {
+                    break;
+                }
+            }
             Ok(explaining)
         })?;
         while clock::now() < end && question.end.rings() == 0 && !listening.is_finished() && !explaining.is_finished() {
@@ -196,10 +207,36 @@ fn explain_by(agent: Agent, name: &str, threads: &VmThreads, question: Question<
             (question.progress)(seen[0].load(Ordering::Relaxed), seen[1].load(Ordering::Relaxed));
         }
         let (length, closed) = (clock::now().since(begin), listening.is_finished());
-        stop.ring();
+        drop(stopping);
         joined(listening)?;
         Ok(joined(explaining)?.found(name.to_string(), length, closed))
     })
+}
+
+/// Ends the threads of an observation: one waits for the bell, and the other looks at the flag.
+#[derive(Clone, Copy)]
+struct Stop<'s> {
+    bell: &'s Bell,
+    is_over: &'s AtomicBool,
+}
+
+/// Ends the threads when it is dropped.
+struct Stopping<'s>(Stop<'s>);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+        self.0.bell.ring();
+    }
+}
+
+/// Checks that [`explain`] can trace this host.
+///
+/// # Errors
+/// The host permits no trace of its scheduler.
+pub fn check() -> sys::Result<()> {
+    let first: Vec<CpuId> = cpus::online()?.iter().take(1).collect();
+    SchedulerTrace::of_switches(&first, &[]).map(drop)
 }
 
 /// Starts a thread with this name.
@@ -226,7 +263,7 @@ struct Explaining {
     history: HostHistory,
     offset: ClockOffset,
     /// Wake-ups whose records may not be complete yet.
-    waiting: VecDeque<WakeUp>,
+    waiting: VecDeque<(WakeUp, OnHost)>,
     steal: Steal,
     names: ThreadNames,
     messages: u64,
@@ -263,48 +300,61 @@ impl Explaining {
         })
     }
 
-    /// Reads the trace and the messages, and explains the wake-ups whose records are complete.
+    /// Reads the trace and the messages, and explains wake-ups whose records are complete.
     fn turn(&mut self, heard: &Receiver<Heard>) {
         let now = clock::now();
-        let lost = self.trace.lost;
-        self.trace.read(&mut self.records);
-        if self.trace.lost > lost {
-            // A full ring drops what follows, and says so before the first record of the next reading.
-            self.history.lose();
-        }
-        self.records.drain(..).for_each(|record| self.history.note(record));
+        self.read_trace(now);
         self.steal.measure(now);
         for Heard { message, at } in heard.try_iter() {
             match message {
+                // The clock of the guest may be another one from now on.
                 FromGuest::Hello { .. } | FromGuest::Goodbye => self.offset.clear(),
                 FromGuest::Hint(hint) => self.offset.record(hint.sent, at),
-                FromGuest::Woken(wake_up) => self.waiting.push_back(wake_up),
+                FromGuest::Woken(wake_up) => self.await_records(&wake_up, at),
             }
             self.messages += u64::from(!matches!(message, FromGuest::Hello { .. } | FromGuest::Goodbye));
         }
         let complete = Instant::at_ns(now.as_ns().saturating_sub(SETTLED.as_ns()));
-        for _ in 0..self.waiting.len() {
-            let Some(wake_up) = self.waiting.pop_front() else { return };
-            match self.offset.to_host(wake_up.ran) {
-                Some(ran) if ran <= complete => self.explain(&wake_up),
-                Some(_) => self.waiting.push_back(wake_up),
-                // The clocks are not known.
-                None => {}
-            }
+        // The rest waits for the next turn.
+        let end = now.saturating_add(READING);
+        while clock::now() < end
+            && let Some(&(wake_up, on_host)) = self.waiting.front().filter(|(_, on_host)| on_host.ran <= complete)
+        {
+            self.waiting.pop_front();
+            self.explain(&wake_up, &on_host);
         }
     }
 
-    fn explain(&mut self, wake_up: &WakeUp) {
-        let [due, woken, ran] = [wake_up.due, wake_up.woken, wake_up.ran].map(|at| self.offset.to_host(at));
-        let (Some(due), Some(woken), Some(ran)) = (due, woken, ran) else { return };
-        // A wake-up that was due before the trace began is not known as a whole. The guest chooses what it reports.
-        if due < self.begin || wake_up.latency() < self.least {
-            return;
+    fn read_trace(&mut self, now: Instant) {
+        let lost = self.trace.read(&mut self.records);
+        let early = lost.map_or(0, |lost| self.records.partition_point(|record| record.at <= lost));
+        for (nth, record) in self.records.drain(..).enumerate() {
+            if let Some(lost) = lost
+                && nth == early
+            {
+                self.history.lose(lost);
+            }
+            self.history.note(record);
         }
-        let Some(&vcpu) = self.tids.vcpus.get(usize::from(wake_up.vcpu)) else { return };
+        self.history.forget(Instant::at_ns(now.as_ns().saturating_sub(KEPT.as_ns())));
+    }
+
+    /// Lets a wake-up wait until the records up to its end are there. `at`: instant of the message.
+    fn await_records(&mut self, wake_up: &WakeUp, at: Instant) {
+        let [due, woken, ran] = [wake_up.due, wake_up.woken, wake_up.ran].map(|at| self.offset.to_host(at));
+        let of_vcpu = |vcpu: u16| self.tids.vcpus.get(usize::from(vcpu)).copied();
+        let (Some(slept_on), Some(vcpu)) = (of_vcpu(wake_up.slept_on), of_vcpu(wake_up.vcpu)) else { return };
+        let (Some(due), Some(woken), Some(ran)) = (due, woken, ran) else { return };
+        // The guest chooses what it reports. A wake-up that was due before the trace began is not known as a whole.
+        let is_proper = due >= self.begin && ran <= at.saturating_add(CLOCKS_MOST) && wake_up.latency() >= self.least;
+        if is_proper && self.waiting.len() < HEARD_MOST {
+            self.waiting.push_back((*wake_up, OnHost { slept_on, vcpu, due, woken, ran }));
+        }
+    }
+
+    fn explain(&mut self, wake_up: &WakeUp, on_host: &OnHost) {
         let mut instead = BTreeMap::new();
-        let on_host = OnHost { vcpu, due, woken, ran };
-        let parts = split(&self.history, &self.tids, &on_host, self.steal.ppm, &mut instead);
+        let parts = split(&self.history, &self.tids, on_host, self.steal.ppm, &mut instead);
         self.count += 1;
         let tolerated = Nanos::ns(wake_up.latency().as_ns() / 100 * ATTRIBUTED_PERCENT).max(ATTRIBUTED);
         self.attributed += u64::from(parts.unattributed <= tolerated);
@@ -316,7 +366,7 @@ impl Explaining {
             return;
         }
         self.wake_ups.push(LateWakeUp {
-            due_ns: due.since(self.begin).as_ns(),
+            due_ns: on_host.due.since(self.begin).as_ns(),
             vcpu: wake_up.vcpu,
             tid: wake_up.tid,
             task: wake_up.name.text().into_owned(),
@@ -346,7 +396,7 @@ impl Explaining {
 
 /// The part of the time that a hypervisor below the host takes.
 struct Steal {
-    /// Total and steal time of all CPUs, at the last measurement.
+    /// Busy and steal time of all CPUs, at the last measurement.
     before: Option<(Nanos, Nanos)>,
     next: Instant,
     /// The part in the last interval, in parts of a million.
@@ -360,7 +410,7 @@ impl Steal {
 
     fn read() -> Option<(Nanos, Nanos)> {
         let times = cpus::times().ok()?;
-        Some((times.total, times.steal?))
+        Some((times.total.saturating_sub(times.idle), times.steal?))
     }
 
     fn measure(&mut self, now: Instant) {
@@ -370,9 +420,8 @@ impl Steal {
         self.next = now.saturating_add(STEAL);
         let (before, after) = (self.before, Steal::read());
         if let (Some(before), Some(after)) = (before, after) {
-            let [total, stolen] =
-                [after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)].map(Nanos::as_ns);
-            self.ppm = stolen.saturating_mul(1_000_000) / total.max(1);
+            let [busy, stolen] = [after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)].map(Nanos::as_ns);
+            self.ppm = stolen.saturating_mul(1_000_000) / busy.max(1);
         }
         self.before = after;
     }

@@ -71,7 +71,7 @@ pub enum Event {
     Waking {
         /// Tid of the thread.
         tid: u32,
-        /// CPU on which the thread will run.
+        /// CPU on which the thread ran last (`target_cpu`): the kernel has not chosen the next one yet.
         target: CpuId,
         /// Cause of the wake-up.
         by: Waker,
@@ -229,6 +229,8 @@ struct Wanted {
 /// The records of a CPU.
 struct Ring {
     sampler: Sampler,
+    /// Instant of the last record that was read.
+    last: Instant,
     /// The other events with records in the same ring. They end with their descriptors.
     _others: Vec<Counter>,
 }
@@ -237,6 +239,8 @@ struct Ring {
 pub struct SchedulerTrace {
     points: Vec<Point>,
     rings: Vec<Ring>,
+    /// Records that are later than the begin of the last reading. `None`: records are in order within a reading only.
+    later: Option<Vec<Record>>,
     /// Number of records that were lost because they were not read in time.
     pub lost: u64,
 }
@@ -270,7 +274,7 @@ impl SchedulerTrace {
     }
 
     /// Records all switches on these CPUs, which are online, and the wake-ups of the threads in `woken`, from now on. No record wakes a
-    /// reader.
+    /// reader. Readings return the records of all CPUs in the order of their instants.
     ///
     /// # Errors
     /// As for [`SchedulerTrace::begin`].
@@ -285,13 +289,14 @@ impl SchedulerTrace {
         }
         // A ring has a power of two of pages.
         let share = (LARGE_BUFFERS / cpus.len().max(1)).clamp(BUFFER, LARGE_BUFFER);
-        SchedulerTrace::record(points, cpus, &wanted, 1 << share.ilog2())
+        let trace = SchedulerTrace::record(points, cpus, &wanted, 1 << share.ilog2())?;
+        Ok(SchedulerTrace { later: Some(Vec::new()), ..trace })
     }
 
     fn record(points: Vec<Point>, cpus: &[CpuId], wanted: &[Wanted], buffer: usize) -> Result<SchedulerTrace> {
         let ring = |&cpu: &CpuId| Ring::begin(cpu, &points, wanted, buffer).map_err(|error| Ring::refused(cpu, error));
         let rings = cpus.iter().map(ring).collect::<Result<Vec<Ring>>>()?;
-        Ok(SchedulerTrace { points, rings, lost: 0 })
+        Ok(SchedulerTrace { points, rings, later: None, lost: 0 })
     }
 
     /// Returns the descriptors that become readable when a thread other than the reader blocks, or a ring is half full.
@@ -300,21 +305,39 @@ impl SchedulerTrace {
         self.rings.iter().map(|ring| unsafe { BorrowedFd::borrow_raw(ring.sampler.as_raw_fd()) })
     }
 
-    /// Appends all unread records to `records`, ordered by their instants.
-    pub fn read(&mut self, records: &mut Vec<Record>) {
+    /// Appends all unread records to `records`, ordered by their instants. Returns the earliest instant after which records of a CPU were lost;
+    /// `None`: none were. This instant may be before those of earlier readings.
+    pub fn read(&mut self, records: &mut Vec<Record>) -> Option<Instant> {
+        // Later records of a CPU that is read first would precede earlier ones of the others.
+        let until = clock::now();
         let begin = records.len();
+        records.extend(self.later.iter_mut().flat_map(|later| later.drain(..)));
+        let mut incomplete = None;
         for ring in &mut self.rings {
             while let Some(record) = ring.sampler.next_record() {
                 let mut bytes = [0; RECORD_MOST];
                 let body = whole(record.data(), &mut bytes);
                 match record.ty() {
-                    RECORD_LOST => self.lost += long(body, 8).unwrap_or(0),
-                    RECORD_SAMPLE => records.extend(sample(&self.points, body)),
+                    RECORD_LOST => {
+                        self.lost += long(body, 8).unwrap_or(0);
+                        incomplete = incomplete.into_iter().chain([ring.last]).min();
+                    }
+                    RECORD_SAMPLE => {
+                        if let Some(record) = sample(&self.points, body) {
+                            ring.last = record.at;
+                            records.push(record);
+                        }
+                    }
                     _ => {}
                 }
             }
         }
         records[begin..].sort_by_key(|record| record.at);
+        if let Some(later) = &mut self.later {
+            let present = begin + records[begin..].partition_point(|record| record.at <= until);
+            later.extend(records.drain(present..));
+        }
+        incomplete
     }
 }
 
@@ -367,7 +390,7 @@ impl Ring {
             counters.push(counter);
         }
         sampler.as_counter_mut().enable()?;
-        Ok(Ring { sampler, _others: counters })
+        Ok(Ring { sampler, last: Instant::ZERO, _others: counters })
     }
 
     fn refused(cpu: CpuId, error: io::Error) -> Error {

@@ -24,7 +24,7 @@ pub(crate) fn check(host: &Host<'_>) -> Result<(), String> {
     let (vm, length) = (host.emulator.to_string(), format!("{LENGTH}s"));
     let loaded = host.output.count(SECOND);
     let why = json(&tactus, &["why", &vm, "--for", &length, "--json"])?;
-    explained(&why, &hogs)?;
+    explained(&why, &hogs.pids().map(u64::from).collect())?;
     let attached = host.output.count(SECOND);
     let boosts = json(&tactus, &["guest", "attach", &vm, "--for", &length, "--budget", "50", "--json"])?;
     drop(hogs);
@@ -46,7 +46,7 @@ pub(crate) fn check(host: &Host<'_>) -> Result<(), String> {
 }
 
 /// Checks that nearly all late wake-ups are attributed, for the most part to waits on the host behind the hogs.
-fn explained(why: &Value, hogs: &Hogs) -> Result<(), String> {
+fn explained(why: &Value, hogs: &BTreeSet<u64>) -> Result<(), String> {
     let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);
     let (count, attributed) = (number(why, "count"), number(why, "attributed"));
     if count < 50 || attributed * 100 < count * 95 {
@@ -55,13 +55,12 @@ fn explained(why: &Value, hogs: &Hogs) -> Result<(), String> {
     let parts = &why["parts"];
     let all: u64 = parts.as_object().into_iter().flat_map(|parts| parts.values()).filter_map(Value::as_u64).sum();
     let waits = number(parts, "vcpu_wait_ns") + number(parts, "carrier_wait_ns");
-    let listed = why["wake_ups"].as_array().into_iter().flatten();
-    let latencies: u64 = listed.map(|it| number(it, "latency_ns")).sum();
+    let listed = || why["wake_ups"].as_array().into_iter().flatten();
+    let latencies: u64 = listed().map(|it| number(it, "latency_ns")).sum();
     if latencies != all {
         return Err(format!("the parts sum up to {all} ns, and the latencies to {latencies} ns"));
     }
-    let hogs: BTreeSet<u64> = hogs.pids().map(u64::from).collect();
-    let instead = why["instead"].as_array().into_iter().flatten();
+    let instead = listed().filter_map(|it| it["instead"].as_array()).flatten();
     let of_hogs: u64 = instead.filter(|it| hogs.contains(&number(it, "pid"))).map(|it| number(it, "ran_ns")).sum();
     if waits * 2 < all || of_hogs * 2 < waits {
         return Err(format!("of {all} ns, {waits} ns are waits on the host, {of_hogs} ns of them behind hogs"));
@@ -95,19 +94,21 @@ mod tests {
 
     #[test]
     fn latencies_that_are_not_attributed_or_not_due_to_hogs_are_refused() {
-        let hogs = Hogs::start().unwrap();
-        let hog = hogs.pids().next().unwrap();
+        let (hog, hogs) = (7, BTreeSet::from([7]));
         let why = |attributed: u64, waited: u64, pid: u32| {
-            let latency = waited + 100;
+            let instead = serde_json::json!([{ "tid": pid, "pid": pid, "ran_ns": waited }]);
             serde_json::json!({
                 "count": 100, "attributed": attributed,
                 "parts": { "vcpu_wait_ns": waited, "path_ns": 100 },
-                "instead": [{ "tid": pid, "pid": pid, "ran_ns": waited }],
-                "wake_ups": [{ "latency_ns": latency }],
+                "wake_ups": [{ "latency_ns": waited + 100, "instead": instead }],
             })
         };
+        let mut few = why(95, 900, hog);
+        few["count"] = 49.into();
+        let mut unequal = why(95, 900, hog);
+        unequal["parts"]["path_ns"] = 101.into();
         assert_eq!(explained(&why(95, 900, hog), &hogs), Ok(()));
-        for wrong in [why(94, 900, hog), why(95, 90, hog), why(95, 900, 1)] {
+        for wrong in [why(94, 900, hog), why(95, 90, hog), why(95, 900, 1), few, unequal] {
             assert!(explained(&wrong, &hogs).is_err(), "{wrong}");
         }
     }

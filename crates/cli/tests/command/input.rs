@@ -132,3 +132,15 @@ fn a_file_that_cannot_be_written_is_a_failure_and_leaves_nothing() {
     }
     assert_eq!(place.files(), ["folder.svg"]);
 }
+
+#[test]
+fn what_tactus_why_cannot_observe_is_refused_before_anything_is_attached() {
+    let place = Place::new();
+    let why = |options: &[&str]| refused(&place, &[&["why", "no-such-vm", "--picture", "why.svg"], options].concat());
+    has(&why(&["--for", "500ms"]), &["not for 500ms", "use --for with 1s to 3600s"]);
+    has(&why(&["--least", "9us"]), &["--least is 9us", "use at least 10us"]);
+    has(&why(&["--least", "0s"]), &["--least is 0s"]);
+    let text = why(&[]);
+    // Without privileges, the host cannot be traced.
+    assert!(text.contains("no VM with the id, name or pid no-such-vm runs") || text.contains("run as root"), "{text}");
+}

@@ -138,7 +138,8 @@ mod tests {
         let mut port = AgentPort::new(ours, 2, Coordination::new(Protocol::S0)).unwrap();
         let hello = |vcpus| FromGuest::Hello { vcpus, versions: (1, 1), boot: 7 };
         let (name, at) = (TaskName::new(b"task"), Instant::at_ns(5));
-        let woken = FromGuest::Woken(WakeUp { vcpu: 1, tid: 9, name, source: None, due: at, woken: at, ran: at });
+        let woken =
+            FromGuest::Woken(WakeUp { slept_on: 0, vcpu: 1, tid: 9, name, source: None, due: at, woken: at, ran: at });
         let mut messages = |port: &mut AgentPort, said: &[FromGuest]| {
             said.iter().for_each(|message| theirs.write_all(&message.bytes()).unwrap());
             let mut read = Vec::new();

@@ -15,6 +15,8 @@ use sys::{clock, local_socket, privileges};
 const FRAME: usize = 8 + SIZE;
 /// Maximum time until the process that boosts says hello.
 const HELLO: Duration = Duration::from_secs(2);
+/// Pause after a process that may not observe, or that could not be accepted: any user can connect as often as it likes.
+const REFUSED: Nanos = Nanos::ms(100);
 
 /// The observers of a VM, of which one at a time is served.
 #[derive(Debug)]
@@ -23,7 +25,9 @@ pub(super) struct Observers<'l> {
     /// The number of the VM's vCPUs, which the hello has.
     vcpus: u16,
     pub(super) observer: Option<UnixStream>,
-    /// Whether an observer has come or left since the last call of [`has_changed`](Observers::has_changed).
+    /// Instant from which observers are accepted again.
+    resumes: Instant,
+    /// Whether the sources of events have changed since the last call of [`has_changed`](Observers::has_changed).
     changed: bool,
 }
 
@@ -31,21 +35,37 @@ impl<'l> Observers<'l> {
     /// The observers that connect to `listener`, which does not block from now on.
     pub(super) fn new(listener: &'l UnixListener, vcpus: usize) -> io::Result<Observers<'l>> {
         listener.set_nonblocking(true)?;
-        Ok(Observers { listener, vcpus: u16::try_from(vcpus).unwrap_or(u16::MAX), observer: None, changed: false })
+        Ok(Observers {
+            listener,
+            vcpus: u16::try_from(vcpus).unwrap_or(u16::MAX),
+            observer: None,
+            resumes: Instant::ZERO,
+            changed: false,
+        })
     }
 
-    pub(super) fn listener(&self) -> &'l UnixListener {
-        self.listener
+    /// Returns the socket of the observers; `None`: none is accepted before [`resumes`](Observers::resumes).
+    pub(super) fn listener(&self, now: Instant) -> Option<&'l UnixListener> {
+        (self.resumes <= now).then_some(self.listener)
+    }
+
+    /// Returns the instant from which observers are accepted again; [`Instant::NEVER`]: they are.
+    pub(super) fn resumes(&self, now: Instant) -> Instant {
+        if self.resumes <= now { Instant::NEVER } else { self.resumes }
     }
 
     /// Accepts an observer, which replaces the present one. Only root and the user of this process may observe: messages have names of tasks.
     pub(super) fn accept(&mut self) {
-        let Ok((socket, _)) = self.listener.accept() else { return };
-        if !is_trusted(&socket) || socket.set_nonblocking(true).is_err() {
-            return;
+        let accepted = self.listener.accept().ok().map(|(socket, _)| socket);
+        let accepted = accepted.filter(|socket| is_trusted(socket) && socket.set_nonblocking(true).is_ok());
+        self.changed = true;
+        match accepted {
+            Some(socket) => {
+                self.observer = Some(socket);
+                self.pass(FromGuest::Hello { vcpus: self.vcpus, versions: (VERSION, VERSION), boot: 0 }, clock::now());
+            }
+            None => self.resumes = clock::now().saturating_add(REFUSED),
         }
-        (self.observer, self.changed) = (Some(socket), true);
-        self.pass(FromGuest::Hello { vcpus: self.vcpus, versions: (VERSION, VERSION), boot: 0 }, clock::now());
     }
 
     /// Reads what the observer asks for. `None`: the observer has left.
@@ -71,7 +91,7 @@ impl<'l> Observers<'l> {
         }
     }
 
-    /// Whether an observer has come or left since the last call.
+    /// Whether the sources of events have changed since the last call.
     pub(super) fn has_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
@@ -101,7 +121,11 @@ impl Observed {
         socket.set_read_timeout(Some(HELLO))?;
         socket.write_all(&least.as_ns().to_le_bytes())?;
         let mut hello = [0; FRAME];
-        socket.read_exact(&mut hello)?;
+        let read = socket.read_exact(&mut hello);
+        read.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => io::Error::new(ErrorKind::TimedOut, "it does not answer"),
+            _ => error,
+        })?;
         socket.set_read_timeout(None)?;
         socket.set_nonblocking(true)?;
         Ok(Observed { socket, partial: Vec::new() })

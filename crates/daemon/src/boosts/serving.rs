@@ -74,7 +74,7 @@ enum Step {
     Over(Over),
     /// A loan or its guardian has ended.
     Loans,
-    /// An observer has come or left.
+    /// An observer has come or left, or the next one may come.
     Observer,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Serving<'a> {
             waiting.add(&*self.loans.ended, LOANS)?;
             waiting.add(&self.loans.guardian, LOANS)?;
             if let Some(observers) = &self.observers {
-                waiting.add(observers.listener(), OBSERVERS)?;
+                observers.listener(clock::now()).map_or(Ok(()), |listener| waiting.add(listener, OBSERVERS))?;
                 observers.observer.iter().try_for_each(|observer| waiting.add(observer, OBSERVER))?;
             }
         }
@@ -160,7 +160,8 @@ impl<'a> Serving<'a> {
                 (self.options.report)(self.found());
                 self.reports = now.saturating_add(REPORT);
             }
-            let next = self.booster.next().min(self.reports);
+            let accepts = self.observers.as_ref().map_or(Instant::NEVER, |observers| observers.resumes(now));
+            let next = self.booster.next().min(self.reports).min(accepts);
             let event = match self.port.resumes() > now {
                 true => alone.next(next.min(self.port.resumes()))?,
                 false => both.next(next)?,
@@ -173,6 +174,7 @@ impl<'a> Serving<'a> {
                 Some(LOANS) => return Ok(Step::Loans),
                 Some(PORT) if !self.read() => return Ok(Step::Over(Over::Closed)),
                 Some(event @ (OBSERVERS | OBSERVER)) => self.observe(event),
+                None if accepts <= clock::now() => return Ok(Step::Observer),
                 _ => {}
             }
             self.decide()?;

@@ -32,6 +32,8 @@ struct Changes {
     woken: Option<(Instant, CpuId)>,
     /// Whether the thread waits because this wake-up came while it blocked.
     is_assumed: bool,
+    /// Whether the thread waits since a wake-up. The CPU for which it waits is known when it runs.
+    has_woken: bool,
 }
 
 impl Changes {
@@ -43,32 +45,59 @@ impl Changes {
         if self.past.len() == PAST_MOST {
             self.past.pop_front();
         }
+        // A CPU of which records were lost may say later what was before.
+        let at = self.past.back().map_or(at, |(last, _)| at.max(*last));
         self.past.push_back((at, doing));
-        (self.woken, self.is_assumed) = (None, false);
+        (self.woken, self.is_assumed, self.has_woken) = (None, false, false);
+    }
+
+    /// The thread runs on `cpu` from `at` on.
+    fn run(&mut self, at: Instant, cpu: CpuId) {
+        if self.has_woken
+            && let Some((_, waits)) = self.past.back_mut()
+        {
+            *waits = Doing::Waits(cpu);
+        }
+        self.push(at, Doing::Runs);
     }
 
     /// The thread blocks at `at`.
     fn block(&mut self, at: Instant) {
         match self.woken.filter(|(woken, _)| at.saturating_since(*woken) <= RACE_MOST) {
-            Some((_, target)) => {
-                self.push(at, Doing::Waits(target));
-                self.is_assumed = true;
+            Some((_, last)) => {
+                self.push(at, Doing::Waits(last));
+                (self.is_assumed, self.has_woken) = (true, true);
             }
             None => self.push(at, Doing::Sleeps),
         }
     }
 
-    /// The thread wakes at `at`, and is to run on `target`.
-    fn wake(&mut self, at: Instant, target: CpuId) {
+    /// The thread wakes at `at`. `last` is the CPU on which it ran last.
+    fn wake(&mut self, at: Instant, last: CpuId) {
         match self.now() {
-            Doing::Runs => self.woken = Some((at, target)),
-            Doing::Sleeps | Doing::Unknown => self.push(at, Doing::Waits(target)),
-            Doing::Waits(_) if self.is_assumed => {
-                // The thread has gone to sleep after all.
-                self.past.back_mut().expect("the thread waits").1 = Doing::Sleeps;
-                self.push(at, Doing::Waits(target));
+            Doing::Runs => {
+                self.woken = Some((at, last));
+                return;
             }
-            Doing::Waits(_) => {}
+            // The thread has gone to sleep after all.
+            Doing::Waits(_) if self.is_assumed => self.past.back_mut().expect("the thread waits").1 = Doing::Sleeps,
+            Doing::Waits(_) => return,
+            Doing::Sleeps | Doing::Unknown => {}
+        }
+        self.push(at, Doing::Waits(last));
+        self.has_woken = true;
+    }
+
+    /// What the thread did after `at` is not known.
+    fn lose(&mut self, at: Instant) {
+        self.past.truncate(self.after(at));
+        self.push(at, Doing::Unknown);
+    }
+
+    /// Forgets the changes before `at`, but for the last one of them.
+    fn forget(&mut self, at: Instant) {
+        while self.past.get(1).is_some_and(|(next, _)| *next <= at) {
+            self.past.pop_front();
         }
     }
 
@@ -87,20 +116,17 @@ impl Changes {
 pub(crate) struct HostHistory {
     cpus: BTreeMap<CpuId, CpuHistory>,
     threads: BTreeMap<u32, Changes>,
-    /// Instant of the last record.
-    last: Instant,
 }
 
 impl HostHistory {
     /// The history of the threads with these tids, of which nothing is known yet.
     pub(crate) fn new(tids: impl Iterator<Item = u32>) -> HostHistory {
         let threads = tids.map(|tid| (tid, Changes::default())).collect();
-        HostHistory { cpus: BTreeMap::new(), threads, last: Instant::ZERO }
+        HostHistory { cpus: BTreeMap::new(), threads }
     }
 
     /// Notes a record. Records come in the order of their instants.
     pub(crate) fn note(&mut self, Record { at, cpu, event }: Record) {
-        self.last = self.last.max(at);
         match event {
             Event::Switch { from, blocks, to, .. } => {
                 let of_cpu = self.cpus.entry(cpu).or_insert_with(|| CpuHistory::new(PAST_MOST));
@@ -111,19 +137,25 @@ impl HostHistory {
                     self.change(other, |thread| thread.push(at, Doing::Unknown));
                 }
                 self.change(from, |thread| if blocks { thread.block(at) } else { thread.push(at, Doing::Waits(cpu)) });
-                self.change(to, |thread| thread.push(at, Doing::Runs));
+                self.change(to, |thread| thread.run(at, cpu));
             }
             Event::Waking { tid, target, .. } => self.change(tid, |thread| thread.wake(at, target)),
             _ => {}
         }
     }
 
-    /// Records after the last one were lost.
-    pub(crate) fn lose(&mut self) {
-        self.threads.values_mut().for_each(|thread| thread.push(self.last, Doing::Unknown));
+    /// Records after `at` were lost.
+    pub(crate) fn lose(&mut self, at: Instant) {
+        self.threads.values_mut().for_each(|thread| thread.lose(at));
         for cpu in self.cpus.values_mut() {
-            cpu.end(self.last);
+            cpu.end(at);
         }
+    }
+
+    /// Forgets what was before `at`.
+    pub(crate) fn forget(&mut self, at: Instant) {
+        self.threads.values_mut().for_each(|thread| thread.forget(at));
+        self.cpus.values_mut().for_each(|cpu| cpu.forget(at));
     }
 
     fn change(&mut self, tid: u32, change: impl FnOnce(&mut Changes)) {
@@ -151,15 +183,14 @@ impl HostHistory {
         if thread.at(at) == Doing::Runs {
             return Some(Nanos::ZERO);
         }
-        let starts = thread
-            .past
-            .range(next..)
-            .find(|(_, doing)| *doing == Doing::Runs)
-            .map(|(start, _)| start.saturating_since(at));
+        let near = |(instant, _): &&(Instant, Doing)| instant.saturating_since(at) <= most;
+        let starts = thread.past.range(next..).take_while(near).find(|(_, doing)| *doing == Doing::Runs);
         // A run ends at the change that follows it.
-        let is_end = |nth: &usize| thread.past[nth - 1].1 == Doing::Runs;
-        let ended = (1..next).rev().find(is_end).map(|nth| at.saturating_since(thread.past[nth].0));
-        starts.into_iter().chain(ended).min().filter(|away| *away <= most)
+        let is_near = |nth: &usize| at.saturating_since(thread.past[*nth].0) <= most;
+        let ended = (1..next).rev().take_while(is_near).find(|nth| thread.past[nth - 1].1 == Doing::Runs);
+        let starts = starts.map(|(start, _)| start.saturating_since(at));
+        let ended = ended.map(|nth| at.saturating_since(thread.past[nth].0));
+        starts.into_iter().chain(ended).min()
     }
 
     /// Adds how long each thread ran on `cpu` between `from` and `until` to `sums`.
@@ -184,8 +215,8 @@ pub(crate) mod tests {
         Record { at: us(at), cpu: CpuId::new(cpu), event }
     }
 
-    pub(crate) fn waking(at: u64, tid: u32, target: usize) -> Record {
-        let event = Event::Waking { tid, target: CpuId::new(target), by: Waker::Interrupt };
+    pub(crate) fn waking(at: u64, tid: u32, last: usize) -> Record {
+        let event = Event::Waking { tid, target: CpuId::new(last), by: Waker::Interrupt };
         Record { at: us(at), cpu: CpuId::new(0), event }
     }
 
@@ -203,7 +234,8 @@ pub(crate) mod tests {
         let records = [
             switch(10, 0, HOG, false, VCPU),
             switch(20, 0, VCPU, true, HOG),
-            waking(30, VCPU, 1),
+            // It ran on CPU 0 last, and will run on CPU 1.
+            waking(30, VCPU, 0),
             switch(50, 1, HOG, false, VCPU),
             // A wake-up of a running thread changes nothing.
             waking(55, VCPU, 0),
@@ -263,11 +295,14 @@ pub(crate) mod tests {
         history.add_to(&mut sums, CpuId::new(0), us(20), us(70));
         assert_eq!(sums, BTreeMap::from([(VCPU, Nanos::us(30)), (HOG, Nanos::us(20))]));
         let mut history = self::history(&[VCPU], &[switch(0, 0, HOG, false, VCPU)]);
-        history.lose();
+        history.note(switch(30, 0, VCPU, true, HOG));
+        // Records of another CPU after 20 us were lost.
+        history.lose(us(20));
         history.note(switch(50, 0, VCPU, false, HOG));
-        assert_eq!(
-            [0, 49, 50].map(|at| history.doing(VCPU, us(at))),
-            [Doing::Unknown, Doing::Unknown, Doing::Waits(CpuId::new(0))]
-        );
+        let waits = Doing::Waits(CpuId::new(0));
+        let doing = [0, 20, 35, 50].map(|at| history.doing(VCPU, us(at)));
+        assert_eq!(doing, [Doing::Runs, Doing::Unknown, Doing::Unknown, waits]);
+        history.forget(us(40));
+        assert_eq!([10, 45, 50].map(|at| history.doing(VCPU, us(at))), [Doing::Unknown, Doing::Unknown, waits]);
     }
 }

@@ -4,9 +4,12 @@ use super::host_history::{Doing, HostHistory};
 use sched::{Instant, Nanos};
 use std::collections::BTreeMap;
 
+/// Maximum latency that is split, and maximum number of its pieces: a guest reports what it likes, and each piece takes time.
+pub(crate) const LATENCY_MOST: Nanos = Nanos::s(5);
+const PIECES_MOST: usize = 4_096;
 /// Maximum time by which the clocks of guest and host are taken to differ. If the vCPU did not run so near to the instant at which the task
 /// ran, the records contradict each other.
-const CLOCKS_MOST: Nanos = Nanos::ms(1);
+pub(crate) const CLOCKS_MOST: Nanos = Nanos::ms(1);
 
 /// The threads of a VM.
 #[derive(Clone, Debug)]
@@ -20,7 +23,8 @@ pub(crate) struct Tids {
 /// A wake-up in a guest, on the host's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnHost {
-    /// Tid of the vCPU on which the task ran.
+    /// Tid of the vCPU on which the task slept, and that of the vCPU on which it ran.
+    pub(crate) slept_on: u32,
     pub(crate) vcpu: u32,
     /// Instant at which the task should have run.
     pub(crate) due: Instant,
@@ -73,23 +77,29 @@ pub(crate) fn split(
     stolen_ppm: u64,
     instead: &mut BTreeMap<u32, Nanos>,
 ) -> Parts {
-    let OnHost { vcpu, due, woken, ran } = *wake_up;
+    let OnHost { slept_on, vcpu, due, woken, ran } = *wake_up;
+    let (whole, due) = (due, due.max(Instant::at_ns(ran.as_ns().saturating_sub(LATENCY_MOST.as_ns()))));
+    let woken = woken.max(due);
+    let mut parts = Parts { unattributed: due.since(whole), ..Parts::default() };
     // At the instant at which the task ran, the vCPU ran.
     let wrong = history.away_from_run(vcpu, ran, CLOCKS_MOST).unwrap_or(ran.saturating_since(due));
     let certain = Instant::at_ns(ran.as_ns().saturating_sub(wrong.as_ns())).max(due);
-    let of_threads = std::iter::once(&vcpu).chain(&tids.carriers);
+    let of_threads = [&slept_on, &vcpu].into_iter().chain(&tids.carriers);
     let mut bounds: Vec<Instant> = of_threads.flat_map(|&tid| history.changes(tid, due, ran)).collect();
     bounds.extend([due, woken, certain, ran]);
     bounds.sort_unstable();
     bounds.dedup();
-    let mut parts = Parts::default();
+    if bounds.len() > PIECES_MOST {
+        return Parts { unattributed: ran.since(whole), ..Parts::default() };
+    }
     for (from, until) in bounds.windows(2).map(|two| (two[0], two[1])) {
         let time = until.since(from);
         if from >= certain {
             parts.unattributed += time;
             continue;
         }
-        let (doing, sleeps) = (history.doing(vcpu, from), from < woken);
+        let sleeps = from < woken;
+        let doing = history.doing(if sleeps { slept_on } else { vcpu }, from);
         if let Doing::Waits(cpu) = doing {
             parts.vcpu += time;
             history.add_to(instead, cpu, from, until);
@@ -113,7 +123,7 @@ pub(crate) fn split(
         parts.steal += steal;
         *(if runs && !sleeps { &mut parts.guest } else { &mut parts.path }) += time - steal;
     }
-    assert_eq!(parts.total(), ran.since(due), "the parts sum up to the latency");
+    assert_eq!(parts.total(), ran.since(whole), "the parts sum up to the latency");
     parts
 }
 
@@ -131,7 +141,7 @@ mod tests {
     /// The task was due at 1,000 us, woke and ran at these instants. Returns the parts, and what ran instead.
     fn parts(records: &[Record], woken: u64, ran: u64, stolen_ppm: u64) -> (Parts, Vec<(u32, u64)>) {
         let tids = Tids { vcpus: vec![VCPU], carriers: vec![MAIN] };
-        let wake_up = OnHost { vcpu: VCPU, due: us(1_000), woken: us(woken), ran: us(ran) };
+        let wake_up = OnHost { slept_on: VCPU, vcpu: VCPU, due: us(1_000), woken: us(woken), ran: us(ran) };
         let mut instead = BTreeMap::new();
         let parts = split(&history(&[VCPU, MAIN], records), &tids, &wake_up, stolen_ppm, &mut instead);
         (parts, instead.into_iter().map(|(tid, ran)| (tid, ran.as_ns() / 1_000)).collect())
@@ -175,6 +185,44 @@ mod tests {
             ..Parts::default()
         };
         assert_eq!((found, instead), (expected, vec![(HOG, 2_000), (OTHER, 100)]));
+    }
+
+    #[test]
+    fn a_task_that_slept_on_another_vcpu_waited_for_that_one_until_it_woke() {
+        const SECOND: u32 = 5;
+        let records = [
+            switch(0, 0, HOG, false, VCPU),
+            switch(500, 0, VCPU, false, HOG),
+            switch(0, 1, OTHER, false, SECOND),
+            switch(10, 1, SECOND, true, OTHER),
+            // The timer of the first vCPU comes late, and the task is placed on the second one.
+            switch(3_000, 0, HOG, false, VCPU),
+            waking(3_050, SECOND, 1),
+            switch(3_100, 1, OTHER, false, SECOND),
+        ];
+        let mut records = records.to_vec();
+        records.sort_by_key(|record| record.at);
+        let tids = Tids { vcpus: vec![VCPU, SECOND], carriers: vec![MAIN] };
+        let wake_up = OnHost { slept_on: VCPU, vcpu: SECOND, due: us(1_000), woken: us(3_040), ran: us(3_200) };
+        let mut instead = BTreeMap::new();
+        let found = split(&history(&[VCPU, SECOND, MAIN], &records), &tids, &wake_up, 0, &mut instead);
+        let expected =
+            Parts { vcpu: Nanos::us(2_000 + 50), path: Nanos::us(40 + 10), guest: Nanos::us(100), ..Parts::default() };
+        assert_eq!(found, expected);
+        assert_eq!(instead, BTreeMap::from([(HOG, Nanos::us(2_000)), (OTHER, Nanos::us(50))]));
+    }
+
+    #[test]
+    fn a_latency_is_split_up_to_a_limit() {
+        let records = [switch(0, 0, HOG, false, VCPU), switch(9_000_000, 0, VCPU, true, HOG)];
+        let (found, _) = parts(&records, 8_001_000, 8_001_000, 0);
+        assert_eq!(found, Parts { path: Nanos::s(5), unattributed: Nanos::s(3), ..Parts::default() });
+        // A vCPU that switches more often than any.
+        let often: Vec<Record> = (0..5_000)
+            .flat_map(|nth| [switch(nth * 2, 0, HOG, false, VCPU), switch(nth * 2 + 1, 0, VCPU, true, HOG)])
+            .collect();
+        let (found, _) = parts(&often, 9_000, 9_000, 0);
+        assert_eq!(found, Parts { unattributed: Nanos::us(8_000), ..Parts::default() });
     }
 
     #[test]

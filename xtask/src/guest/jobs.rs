@@ -179,7 +179,7 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Host,
         cpus: 2,
         tries: 2,
-        rounds: Rounds { suite: Some(3), short: 10, long: 50 },
+        rounds: Rounds { suite: Some(3), short: 10, long: 10 },
         takes: Takes::Seed,
         limit: |extent| Duration::from_secs(29 * (seconds(extent) + 4) + 90 + 4 * u64::from(extent.rounds)),
         words: |extent| {
@@ -245,7 +245,7 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        rounds: Rounds { suite: None, short: 1, long: 10 },
+        rounds: Rounds { suite: None, short: 1, long: 3 },
         takes: Takes::Rounds,
         limit: |extent| Duration::from_secs(600 + 300 * u64::from(extent.rounds)),
         words: |extent| {
@@ -337,7 +337,7 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 2,
         tries: 1,
-        rounds: Rounds { suite: None, short: 1, long: 10 },
+        rounds: Rounds { suite: None, short: 1, long: 2 },
         takes: Takes::Rounds,
         // Virtual CPUs that take turns every 20 us are slow.
         limit: |extent| Duration::from_secs(600 + 900 * u64::from(extent.rounds)),
@@ -359,7 +359,7 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Executed,
         cpus: 1,
         tries: 1,
-        rounds: Rounds { suite: None, short: 1, long: 10 },
+        rounds: Rounds { suite: None, short: 1, long: 2 },
         takes: Takes::Rounds,
         limit: |extent| Duration::from_secs(600 + 600 * u64::from(extent.rounds)),
         words: |extent| {

@@ -23,10 +23,12 @@ use clap::Args;
 use extent::{Extent, Requested, Takes};
 use jobs::{JOBS, Job};
 use kernel::Kernel;
+use std::cmp::Reverse;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Maximum share of the time that the host may take from an emulator whose guest has the time of the host. A job that fails in a
 /// guest which lost more is not judged. Unit: percent.
@@ -79,8 +81,11 @@ pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
         anyhow::bail!("{why}");
     }
     let requested = if wanted.peers { wanted.extent.long() } else { wanted.extent };
-    let chosen = JOBS.iter().filter(|job| wanted.includes(job));
-    let step = |job| (job, step(job, wanted.kernel.clone(), requested.of(job.rounds), wanted.keep));
+    let chosen = JOBS.iter().filter(|job| wanted.includes(job)).map(|job| (job, requested.of(job.rounds)));
+    let step = |(job, extent): (&'static Job, Extent)| {
+        let limit = (job.limit)(&extent);
+        (job, limit, step(job, wanted.kernel.clone(), extent, wanted.keep))
+    };
     run_all(&in_lanes(chosen.map(step)))
 }
 
@@ -96,19 +101,21 @@ pub(crate) fn steps() -> (Vec<Step>, Vec<Step>) {
     let seed = seed::of_sources();
     let jobs = JOBS.iter().filter_map(|job| Some((job, Extent::begin(job.rounds.suite?, seed))));
     let (long, short) = jobs.partition(|(job, _)| job.system == System::Debian);
-    let steps = |jobs: Vec<(&'static Job, Extent)>| {
-        in_lanes(jobs.into_iter().map(|(job, extent)| (job, step(job, kernel::SUITE.to_string(), extent, false))))
+    let step = |(job, extent): (&'static Job, Extent)| {
+        let limit = (job.limit)(&extent);
+        (job, limit, step(job, kernel::SUITE.to_string(), extent, false))
     };
+    let steps = |jobs: Vec<(&'static Job, Extent)>| in_lanes(jobs.into_iter().map(step));
     (steps(long), steps(short))
 }
 
-/// Orders the steps of jobs: guests whose time follows instructions run beside others, and those in the time of the host come last, and
-/// run alone.
-fn in_lanes(jobs: impl Iterator<Item = (&'static Job, Step)>) -> Vec<Step> {
+/// Orders the steps of jobs, each with its time limit: guests whose time follows instructions run beside others, the longest first, and those
+/// in the time of the host come last, and run alone.
+fn in_lanes(jobs: impl Iterator<Item = (&'static Job, Duration, Step)>) -> Vec<Step> {
     let when = |job: &Job| if job.time == Time::Host { When::Alone } else { When::Beside };
-    let mut steps: Vec<Step> = jobs.map(|(job, step)| step.when(when(job))).collect();
-    steps.sort_by_key(|step| step.when);
-    steps
+    let mut steps: Vec<(Duration, Step)> = jobs.map(|(job, limit, step)| (limit, step.when(when(job)))).collect();
+    steps.sort_by_key(|(limit, step)| (step.when, Reverse(*limit)));
+    steps.into_iter().map(|(_, step)| step).collect()
 }
 
 fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {

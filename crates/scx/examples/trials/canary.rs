@@ -24,6 +24,8 @@ const REMOVED: Nanos = Nanos::s(8);
 const HOGS: usize = 6;
 /// Maximum time without a promise of a core.
 const BACK: Nanos = Nanos::ms(200);
+/// Maximum time until agents keep a promise, from the start of their core on.
+const BEGUN: Nanos = Nanos::s(20);
 /// Folder of a core whose `tactus-scx` is this program.
 const FOLDER: &str = "/run/tactus-canary";
 
@@ -73,7 +75,10 @@ pub(crate) fn never_kicks(line: &Line) -> Result<()> {
     let hogs = hogs(HOGS)?;
     let (hog, meter) = &hogs[0];
     let mut core = Core::by_agents(line, hog.pid(), &["--slice", "5ms", "--period", "10ms"])?;
-    clock::sleep(Nanos::s(2));
+    let end = clock::now().saturating_add(BEGUN);
+    while pass(meter, Nanos::ms(200))? < Nanos::ms(95) {
+        ensure!(clock::now() < end, "the agents do not keep the promise");
+    }
     let canary = Canary::load(Faults { victim: 0, never_kicks: 1 })?;
     let beside = pass(meter, Nanos::ms(500))?;
     let (reason, after) = ending(&canary)?;

@@ -15,7 +15,7 @@ use sys::usage::Meter;
 const PAIRS: usize = 4;
 pub(crate) const HOG: Work = Work::Spin { busy: Nanos::ms(10), idle: Nanos::ZERO };
 
-/// Pairs of threads that send messages to each other, beside two hogs.
+/// Pairs of threads that send messages to each other, beside two hogs. They end with the value.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     messages: Arc<AtomicU64>,
@@ -49,14 +49,24 @@ impl Load {
     }
 
     /// Ends the load. Returns the number of messages and the CPU time of the hogs.
-    pub(crate) fn end(self) -> Result<(u64, Vec<Nanos>)> {
+    pub(crate) fn end(mut self) -> Result<(u64, Vec<Nanos>)> {
         let times = self.hogs.iter().map(|(_, meter)| Ok(meter.read()?.ran)).collect::<Result<Vec<_>>>();
-        drop(self.hogs);
+        self.stop();
+        Ok((self.messages.load(Ordering::Relaxed), times?))
+    }
+
+    fn stop(&mut self) {
+        self.hogs.clear();
         self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             thread.join().expect("a thread of the load does not panic");
         }
-        Ok((self.messages.load(Ordering::Relaxed), times?))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

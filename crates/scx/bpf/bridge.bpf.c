@@ -50,10 +50,8 @@ struct {
 	__type(value, u32);
 } processes SEC(".maps");
 
-/* The batch, which the user side writes to its memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct batch);

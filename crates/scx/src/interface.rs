@@ -169,34 +169,41 @@ pub enum Command {
     },
 }
 
-/// Number of words of a batch: its head, and a word for each command.
-pub const BATCH_WORDS: usize = 1 + COMMANDS_MAX;
+/// A command, as the kernel reads it.
+#[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RawCommand {
+    cpu: i32,
+    tid: i32,
+}
 
-impl Command {
-    /// Returns the command as the kernel reads it (`struct command`): the CPU in the low half, and the tid in the high one.
+/// A batch of commands.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Batch {
+    count: u32,
+    is_part: u32,
+    commands: [RawCommand; COMMANDS_MAX],
+}
+
+impl Batch {
+    /// Creates a batch of the first [`COMMANDS_MAX`] commands. `is_part`: another batch follows before the CPUs look.
     #[must_use]
-    pub fn word(self) -> u64 {
-        let (cpu, tid) = match self {
-            Command::Run { cpu, tid } => (i32::try_from(cpu.index()).unwrap_or(-1), tid.unwrap_or(0)),
-            Command::Release { tid } => (-1, tid),
-        };
-        halves(cpu.cast_unsigned(), tid.cast_unsigned())
+    pub fn new(commands: &[Command], is_part: bool) -> Batch {
+        let commands_none = [RawCommand::default(); COMMANDS_MAX];
+        let mut batch = Batch { count: 0, is_part: u32::from(is_part), commands: commands_none };
+        for (raw, command) in batch.commands.iter_mut().zip(commands) {
+            *raw = match *command {
+                Command::Run { cpu, tid } => {
+                    let cpu = i32::try_from(cpu.index()).unwrap_or(-1);
+                    RawCommand { cpu, tid: tid.unwrap_or(0) }
+                }
+                Command::Release { tid } => RawCommand { cpu: -1, tid },
+            };
+            batch.count += 1;
+        }
+        batch
     }
-}
-
-/// Returns the head of a batch of `count` commands, as the kernel reads it (`struct batch`). `is_part`: another batch follows before the CPUs
-/// look.
-#[must_use]
-pub fn batch_head(count: usize, is_part: bool) -> u64 {
-    halves(u32::try_from(count).unwrap_or(u32::MAX), u32::from(is_part))
-}
-
-/// Returns a word whose first four bytes in memory are `first`.
-fn halves(first: u32, second: u32) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&first.to_ne_bytes());
-    bytes[4..].copy_from_slice(&second.to_ne_bytes());
-    u64::from_ne_bytes(bytes)
 }
 
 /// State of the bridge after a batch.
@@ -318,13 +325,12 @@ mod tests {
     }
 
     #[test]
-    fn a_word_has_the_bytes_of_a_command_or_of_the_head_of_a_batch() {
-        let bytes = |first: i32, second: i32| {
-            u64::from_ne_bytes([first.to_ne_bytes(), second.to_ne_bytes()].concat().try_into().unwrap())
-        };
-        assert_eq!(Command::Run { cpu: CpuId::new(2), tid: Some(5) }.word(), bytes(2, 5));
-        assert_eq!(Command::Run { cpu: CpuId::new(1), tid: None }.word(), bytes(1, 0));
-        assert_eq!(Command::Release { tid: 8 }.word(), bytes(-1, 8));
-        assert_eq!((batch_head(32, true), batch_head(0, false)), (bytes(32, 1), 0));
+    fn a_batch_has_all_commands_up_to_the_maximum() {
+        let run = Command::Run { cpu: CpuId::new(2), tid: Some(5) };
+        let batch = Batch::new(&[run, Command::Release { tid: 8 }], false);
+        let of = |raw: &RawCommand| (raw.cpu, raw.tid);
+        assert_eq!((batch.count, of(&batch.commands[0]), of(&batch.commands[1])), (2, (2, 5), (-1, 8)));
+        let part = Batch::new(&[run; COMMANDS_MAX + 1], true);
+        assert_eq!((part.count, part.is_part), (32, 1));
     }
 }

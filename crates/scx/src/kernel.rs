@@ -1,13 +1,10 @@
 //! [`Kernel`]: the bridge in the kernel.
 
-use crate::interface::{BATCH_WORDS, COMMANDS_MAX, Command, Ending, Event, Report, Settings, batch_head};
+use crate::interface::{Batch, COMMANDS_MAX, Command, Ending, Event, Report, Settings};
 use crate::scheduler::{Basis, Error, Scheduler, Set, ZERO, refused};
-use libbpf_rs::ProgramInput;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput};
 use sched::Instant;
 use std::fmt;
-use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
-use sys::shared::Words;
 use zerocopy::IntoBytes;
 
 /// The programs, compiled by the build script.
@@ -18,8 +15,7 @@ static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.bpf.o"
 pub struct Kernel {
     /// Position of the program that applies commands.
     apply: usize,
-    /// The batch, in memory that the bridge reads: a call to write it would cost more than the rest of a turn.
-    batch: Words,
+    batches: MapHandle,
     scheduler: Scheduler,
 }
 
@@ -47,8 +43,7 @@ impl Kernel {
             processes.iter().try_for_each(|process| set("processes", process.as_bytes(), &1_u32.to_ne_bytes()))
         };
         let scheduler = Scheduler::load(PROGRAMS, "bridge", basis, |_| {}, write)?;
-        let batch = Words::of_array(scheduler.map("batches")?.as_fd(), BATCH_WORDS)?;
-        Ok(Kernel { apply: scheduler.position("bridge_apply"), batch, scheduler })
+        Ok(Kernel { apply: scheduler.position("bridge_apply"), batches: scheduler.map("batches")?, scheduler })
     }
 
     /// Waits for events from `now`, the present time, until `end`.
@@ -86,10 +81,9 @@ impl Kernel {
         let mut next = Some(batches.next().unwrap_or_default());
         while let Some(commands) = next {
             next = batches.next();
-            let head = batch_head(commands.len(), next.is_some());
-            let words = std::iter::once(head).chain(commands.iter().map(|command| command.word()));
-            self.batch.iter().zip(words).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
-            // The kernel runs the program in this thread.
+            let batch = Batch::new(commands, next.is_some());
+            let written = self.batches.update(&ZERO, batch.as_bytes(), MapFlags::ANY);
+            written.map_err(refused("write commands"))?;
             let input = ProgramInput { context_in: Some(report.as_mut_bytes()), ..ProgramInput::default() };
             self.scheduler.program(self.apply).test_run(input).map_err(refused("apply commands"))?;
         }

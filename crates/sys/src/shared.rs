@@ -6,7 +6,6 @@ use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ const LARGEST: u64 = 64 << 20;
 /// The remedy for a file that cannot be created or opened.
 const REMEDY: &str = "use a directory of this user, on a writable file system with free space";
 
-/// Words in a mapped file, or in an array of BPF. A store of one process is visible to all processes that map the file, and survives the
+/// Words in a mapped file. A store of one process is visible to all processes that map the file, and survives the
 /// process.
 ///
 /// The space of the file is allocated at creation. The file must not be truncated while it is open. The file belongs to
@@ -92,25 +91,13 @@ impl Words {
         Words::map(path, &file, count)
     }
 
-    /// Maps the first `count` words of the values of an array of BPF (BPF_F_MMAPABLE), which the kernel keeps as long as the mapping.
-    ///
-    /// # Errors
-    /// `map` is no such array, or has fewer words.
-    pub fn of_array(map: impl AsFd, count: usize) -> Result<Words> {
-        Words::map_at("an array of BPF", map, count)
-    }
-
     fn map(path: &Path, file: impl AsFd, count: usize) -> Result<Words> {
-        Words::map_at(path.display(), file, count)
-    }
-
-    fn map_at(what: impl Display, file: impl AsFd, count: usize) -> Result<Words> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: the mapping is new, at an address of the kernel's choice. A file has this number of bytes and is not truncated; the kernel
-        // maps no array that has fewer.
+        // SAFETY: the mapping is new, at an address of the kernel's choice, and the file has this number of bytes and
+        // is not truncated.
         let begin = unsafe { rustix::mm::mmap(std::ptr::null_mut(), count * 8, access, flags, file, 0) };
-        let begin = begin.map_err(|errno| Error::from(errno, format!("map {what}"), REMEDY))?;
+        let begin = begin.map_err(|errno| Error::from(errno, format!("map {}", path.display()), REMEDY))?;
         let begin = NonNull::new(begin.cast()).expect("the kernel maps nothing at zero that it was not told to");
         Ok(Words { begin, count })
     }

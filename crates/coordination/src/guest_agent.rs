@@ -51,12 +51,12 @@ impl GuestAgent {
         let GuestAgent { detector, woken, watched, .. } = self;
         self.kernel.process(at, event, |kernel, note: Note| {
             detector.note(kernel, note);
-            if let Note::Runs(task, _) = note
+            if let Some(least) = *watched
+                && let Note::Runs(task, _) = note
                 && woken.len() < WOKEN_MOST
                 && detector.is_urgent(task)
             {
-                let is_watched = |wake_up: &WakeUp| watched.is_some_and(|least| wake_up.latency() >= least);
-                woken.extend(kernel.wake_up(task).filter(is_watched));
+                woken.extend(kernel.wake_up(task).filter(|wake_up| wake_up.latency() >= least));
             }
         });
     }

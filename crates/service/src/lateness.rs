@@ -327,15 +327,8 @@ impl Explaining {
 
     fn read_trace(&mut self, now: Instant) {
         let lost = self.trace.read(&mut self.records);
-        let early = lost.map_or(0, |lost| self.records.partition_point(|record| record.at <= lost));
-        for (nth, record) in self.records.drain(..).enumerate() {
-            if let Some(lost) = lost
-                && nth == early
-            {
-                self.history.lose(lost);
-            }
-            self.history.note(record);
-        }
+        self.history.note_all(&self.records, lost);
+        self.records.clear();
         self.history.forget(Instant::at_ns(now.as_ns().saturating_sub(KEPT.as_ns())));
     }
 

@@ -19,7 +19,7 @@ pub(crate) enum Doing {
     /// A record was lost, or there was none yet.
     Unknown,
     Runs,
-    /// The thread waits for this CPU: it was preempted there, or woke there.
+    /// The thread waits for this CPU: it was preempted there, or has woken and runs there next.
     Waits(CpuId),
     Sleeps,
 }
@@ -28,7 +28,7 @@ pub(crate) enum Doing {
 #[derive(Debug, Default)]
 struct Changes {
     past: VecDeque<(Instant, Doing)>,
-    /// The wake-up of the thread while it runs, with the CPU that it is to run on.
+    /// The wake-up of the thread while it runs, with the CPU on which it ran last.
     woken: Option<(Instant, CpuId)>,
     /// Whether the thread waits because this wake-up came while it blocked.
     is_assumed: bool,
@@ -125,8 +125,18 @@ impl HostHistory {
         HostHistory { cpus: BTreeMap::new(), threads }
     }
 
-    /// Notes a record. Records come in the order of their instants.
-    pub(crate) fn note(&mut self, Record { at, cpu, event }: Record) {
+    /// Notes records, in the order of their instants and after those of earlier calls. `lost`: the instant after which records of a CPU were lost.
+    pub(crate) fn note_all(&mut self, records: &[Record], lost: Option<Instant>) {
+        let known = lost.map_or(0, |lost| records.partition_point(|record| record.at <= lost));
+        let (before, after) = records.split_at(known);
+        before.iter().for_each(|record| self.note(*record));
+        if let Some(lost) = lost {
+            self.lose(lost);
+        }
+        after.iter().for_each(|record| self.note(*record));
+    }
+
+    fn note(&mut self, Record { at, cpu, event }: Record) {
         match event {
             Event::Switch { from, blocks, to, .. } => {
                 let of_cpu = self.cpus.entry(cpu).or_insert_with(|| CpuHistory::new(PAST_MOST));
@@ -145,7 +155,7 @@ impl HostHistory {
     }
 
     /// Records after `at` were lost.
-    pub(crate) fn lose(&mut self, at: Instant) {
+    fn lose(&mut self, at: Instant) {
         self.threads.values_mut().for_each(|thread| thread.lose(at));
         for cpu in self.cpus.values_mut() {
             cpu.end(at);
@@ -222,7 +232,7 @@ pub(crate) mod tests {
 
     pub(crate) fn history(tids: &[u32], records: &[Record]) -> HostHistory {
         let mut history = HostHistory::new(tids.iter().copied());
-        records.iter().for_each(|record| history.note(*record));
+        history.note_all(records, None);
         history
     }
 
@@ -295,13 +305,15 @@ pub(crate) mod tests {
         history.add_to(&mut sums, CpuId::new(0), us(20), us(70));
         assert_eq!(sums, BTreeMap::from([(VCPU, Nanos::us(30)), (HOG, Nanos::us(20))]));
         let mut history = self::history(&[VCPU], &[switch(0, 0, HOG, false, VCPU)]);
-        history.note(switch(30, 0, VCPU, true, HOG));
+        history.note_all(&[switch(30, 0, VCPU, true, HOG)], None);
         // Records of another CPU after 20 us were lost.
-        history.lose(us(20));
-        history.note(switch(50, 0, VCPU, false, HOG));
+        history.note_all(&[switch(50, 0, VCPU, false, HOG)], Some(us(20)));
         let waits = Doing::Waits(CpuId::new(0));
         let doing = [0, 20, 35, 50].map(|at| history.doing(VCPU, us(at)));
         assert_eq!(doing, [Doing::Runs, Doing::Unknown, Doing::Unknown, waits]);
+        // Records after the last one were lost.
+        history.note_all(&[switch(60, 0, HOG, false, VCPU)], Some(us(60)));
+        assert_eq!(history.doing(VCPU, us(70)), Doing::Unknown);
         history.forget(us(40));
         assert_eq!([10, 45, 50].map(|at| history.doing(VCPU, us(at))), [Doing::Unknown, Doing::Unknown, waits]);
     }

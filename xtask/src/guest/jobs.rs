@@ -179,7 +179,7 @@ pub(crate) const JOBS: &[Job] = &[
         time: Time::Host,
         cpus: 2,
         tries: 2,
-        rounds: Rounds { suite: Some(3), short: 10, long: 10 },
+        rounds: Rounds { suite: Some(3), short: 10, long: 50 },
         takes: Takes::Seed,
         limit: |extent| Duration::from_secs(29 * (seconds(extent) + 4) + 90 + 4 * u64::from(extent.rounds)),
         words: |extent| {

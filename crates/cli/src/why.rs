@@ -9,7 +9,7 @@ use anyhow::Context;
 use daemon::Explanation;
 use report::{Grid, percent, short};
 use sched::Nanos;
-use service::lateness::{LateWakeUp, LatencyParts, Lateness, Question, check, explain, explain_observed};
+use service::late_wake_ups::{LateWakeUp, LateWakeUps, LatencyParts, Question, check, explain, explain_observed};
 use service::{HintPort, ObservedVm};
 use std::io::Write;
 use std::process::ExitCode;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Why) -> Result<ExitCode, Failure> {
 
 /// An observation.
 struct Observed {
-    found: Result<Lateness, Failure>,
+    found: Result<LateWakeUps, Failure>,
     /// Whether another process has the port.
     is_observed: bool,
     /// Whether the port is detached, if this process has attached it.
@@ -91,8 +91,8 @@ fn observe(
     name: &str,
     length: Nanos,
     least: Nanos,
-    explain: impl FnOnce(Question<'_>) -> sys::Result<Lateness>,
-) -> Result<Lateness, Failure> {
+    explain: impl FnOnce(Question<'_>) -> sys::Result<LateWakeUps>,
+) -> Result<LateWakeUps, Failure> {
     let end = Bell::new().map_err(|error| refused(&error.into()))?;
     let (begin, bar) = (clock::now(), Progress::new(name.to_string(), length));
     let progress = |messages: u64, count: u64| {
@@ -119,7 +119,7 @@ fn parts(parts: &LatencyParts) -> [(&'static str, &'static str, u64); 6] {
     ]
 }
 
-fn text(found: &Lateness, is_observed: bool) -> String {
+fn text(found: &LateWakeUps, is_observed: bool) -> String {
     let name = safe(&found.vm, false);
     let (least, length) = (short(found.least_ns), short(found.length_ns));
     let total = parts(&found.parts).map(|(_, _, ns)| ns).iter().sum::<u64>();
@@ -146,7 +146,7 @@ fn text(found: &Lateness, is_observed: bool) -> String {
 }
 
 /// Returns a table of the parts, one of the threads that ran meanwhile, and one of the longest wake-ups.
-fn shares(found: &Lateness, total: u64) -> String {
+fn shares(found: &LateWakeUps, total: u64) -> String {
     let mut grid = Grid::new(["where the time went", "mean", "share"].map(str::to_string).to_vec(), 1);
     for (title, _, ns) in parts(&found.parts) {
         let share = percent((u128::from(ns) * 1_000_000 / u128::from(total.max(1))) as u64);
@@ -165,7 +165,7 @@ fn shares(found: &Lateness, total: u64) -> String {
 }
 
 /// Returns a table of the threads that ran while the VM waited.
-fn instead(found: &Lateness) -> String {
+fn instead(found: &LateWakeUps) -> String {
     let titles = ["ran on the host meanwhile", "process", "thread", "time"];
     let mut grid = Grid::new(titles.map(str::to_string).to_vec(), 1);
     for it in found.instead.iter().take(SHOWN) {
@@ -184,7 +184,7 @@ fn name_of(thread: &api::Instead) -> String {
 }
 
 /// Returns a table of the longest late wake-ups.
-fn longest(found: &Lateness) -> String {
+fn longest(found: &LateWakeUps) -> String {
     let mut titles = ["the longest", "task", "latency"].map(str::to_string).to_vec();
     titles.extend(parts(&found.parts).map(|(_, title, _)| title.to_string()));
     titles.push("ran longest".to_string());
@@ -200,14 +200,14 @@ fn longest(found: &Lateness) -> String {
 }
 
 /// Returns the late wake-ups, the longest first.
-fn by_latency(found: &Lateness) -> Vec<&LateWakeUp> {
+fn by_latency(found: &LateWakeUps) -> Vec<&LateWakeUp> {
     let mut all: Vec<&LateWakeUp> = found.wake_ups.iter().collect();
     all.sort_by_key(|it| std::cmp::Reverse(it.latency_ns));
     all
 }
 
 /// Returns an SVG document with a bar for each of the longest late wake-ups.
-fn drawn(found: &Lateness) -> String {
+fn drawn(found: &LateWakeUps) -> String {
     let bar = |it: &&LateWakeUp| {
         let at = format!("at {}", short(it.due_ns));
         Bar {

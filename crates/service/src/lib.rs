@@ -30,7 +30,7 @@ mod hint_port;
 mod history;
 mod host_switches;
 mod inventory;
-pub mod lateness;
+pub mod late_wake_ups;
 mod live;
 mod local_service;
 mod managed_host;

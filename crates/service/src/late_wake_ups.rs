@@ -109,7 +109,7 @@ pub struct LateWakeUp {
 
 /// The late wake-ups of a guest's interactive tasks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Lateness {
+pub struct LateWakeUps {
     /// Name of the VM.
     pub vm: String,
     /// Length of the observation.
@@ -130,7 +130,7 @@ pub struct Lateness {
     pub wake_ups: Vec<LateWakeUp>,
     /// Number of records of the host's trace that were lost.
     pub lost: u64,
-    /// Whether the VM has closed the port before the end.
+    /// Whether the VM, or the process that has its port, has closed it before the end.
     pub closed: bool,
 }
 
@@ -152,7 +152,7 @@ pub struct Question<'q> {
 ///
 /// # Errors
 /// The host permits no trace of its scheduler, or this process may not use real-time priorities.
-pub fn explain(port: &HintPort, question: Question<'_>) -> sys::Result<Lateness> {
+pub fn explain(port: &HintPort, question: Question<'_>) -> sys::Result<LateWakeUps> {
     let copied = port.stream.try_clone();
     let socket = copied.map_err(|source| Error::Call { what: "use a port twice".to_string(), source })?;
     let with = Coordination { budget: Nanos::ZERO, ..Coordination::new(Protocol::S0) };
@@ -165,31 +165,32 @@ pub fn explain(port: &HintPort, question: Question<'_>) -> sys::Result<Lateness>
 ///
 /// # Errors
 /// As for [`explain`].
-pub fn explain_observed(vm: ObservedVm, question: Question<'_>) -> sys::Result<Lateness> {
+pub fn explain_observed(vm: ObservedVm, question: Question<'_>) -> sys::Result<LateWakeUps> {
     explain_by(Agent::Process(vm.observed), &vm.name, &vm.threads, question)
 }
 
-fn explain_by(agent: Agent, name: &str, threads: &VmThreads, question: Question<'_>) -> sys::Result<Lateness> {
+fn explain_by(agent: Agent, name: &str, threads: &VmThreads, question: Question<'_>) -> sys::Result<LateWakeUps> {
     let tids = |all: &[thread::Identity]| all.iter().map(|identity| identity.tid).collect();
     let tids = Tids { vcpus: tids(&threads.vcpus), carriers: tids(&threads.carriers) };
-    let (bell, is_over, counts) = (Bell::new()?, AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
-    let (stop, seen, least) = (Stop { bell: &bell, is_over: &is_over }, &counts, question.least);
+    let (bell, is_over) = (&Bell::new()?, &AtomicBool::new(false));
+    let (messages, count) = (&AtomicU64::new(0), &AtomicU64::new(0));
+    let least = question.least;
     let (sender, receiver) = sync_channel(HEARD_MOST);
     let begin = clock::now();
     let end = begin.saturating_add(question.length);
     std::thread::scope(|scope| {
         // If a thread does not start, the other one ends.
-        let stopping = Stopping(stop);
-        let listening = named(scope, "tactus-hints", move || listen(agent, stop.bell, &sender))?;
+        let stopping = Stopping { bell, is_over };
+        let listening = named(scope, "tactus-hints", move || listen(agent, bell, &sender))?;
         let explaining = named(scope, "tactus-why", move || {
             // On a busy host, records would be lost otherwise.
             attributes::set(thread::current(), Attributes::raised(PRIORITY))?;
             let mut explaining = Explaining::begin(tids, least)?;
-            while !stop.is_over.load(Ordering::Relaxed) {
+            while !is_over.load(Ordering::Relaxed) {
                 let turn = clock::now();
                 explaining.turn(&receiver);
-                seen[0].store(explaining.messages, Ordering::Relaxed);
-                seen[1].store(explaining.count, Ordering::Relaxed);
+                messages.store(explaining.messages, Ordering::Relaxed);
+                count.store(explaining.count, Ordering::Relaxed);
                 clock::sleep(clock::now().since(turn).saturating_mul(IDLE).max(READING));
             }
             // The last wake-ups wait for their records.
@@ -204,7 +205,7 @@ fn explain_by(agent: Agent, name: &str, threads: &VmThreads, question: Question<
         })?;
         while clock::now() < end && question.end.rings() == 0 && !listening.is_finished() && !explaining.is_finished() {
             clock::sleep(LOOK);
-            (question.progress)(seen[0].load(Ordering::Relaxed), seen[1].load(Ordering::Relaxed));
+            (question.progress)(messages.load(Ordering::Relaxed), count.load(Ordering::Relaxed));
         }
         let (length, closed) = (clock::now().since(begin), listening.is_finished());
         drop(stopping);
@@ -213,20 +214,16 @@ fn explain_by(agent: Agent, name: &str, threads: &VmThreads, question: Question<
     })
 }
 
-/// Ends the threads of an observation: one waits for the bell, and the other looks at the flag.
-#[derive(Clone, Copy)]
-struct Stop<'s> {
+/// Ends the threads of an observation when it is dropped: one waits for the bell, and the other looks at the flag.
+struct Stopping<'s> {
     bell: &'s Bell,
     is_over: &'s AtomicBool,
 }
 
-/// Ends the threads when it is dropped.
-struct Stopping<'s>(Stop<'s>);
-
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
-        self.0.bell.ring();
+        self.is_over.store(true, Ordering::Relaxed);
+        self.bell.ring();
     }
 }
 
@@ -370,8 +367,8 @@ impl Explaining {
         });
     }
 
-    fn found(mut self, vm: String, length: Nanos, closed: bool) -> Lateness {
-        Lateness {
+    fn found(mut self, vm: String, length: Nanos, closed: bool) -> LateWakeUps {
+        LateWakeUps {
             vm,
             length_ns: length.as_ns(),
             least_ns: self.least.as_ns(),

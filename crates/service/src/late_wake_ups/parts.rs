@@ -85,13 +85,14 @@ pub(crate) fn split(
     let wrong = history.away_from_run(vcpu, ran, CLOCKS_MOST).unwrap_or(ran.saturating_since(due));
     let certain = Instant::at_ns(ran.as_ns().saturating_sub(wrong.as_ns())).max(due);
     let of_threads = [&slept_on, &vcpu].into_iter().chain(&tids.carriers);
-    let mut bounds: Vec<Instant> = of_threads.flat_map(|&tid| history.changes(tid, due, ran)).collect();
-    bounds.extend([due, woken, certain, ran]);
-    bounds.sort_unstable();
-    bounds.dedup();
+    let changes = of_threads.flat_map(|&tid| history.changes(tid, due, ran));
+    let mut bounds: Vec<Instant> = changes.take(PIECES_MOST + 1).collect();
     if bounds.len() > PIECES_MOST {
         return Parts { unattributed: ran.since(whole), ..Parts::default() };
     }
+    bounds.extend([due, woken, certain, ran]);
+    bounds.sort_unstable();
+    bounds.dedup();
     for (from, until) in bounds.windows(2).map(|two| (two[0], two[1])) {
         let time = until.since(from);
         if from >= certain {

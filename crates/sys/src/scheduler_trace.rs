@@ -469,17 +469,22 @@ mod tests {
     use crate::{affinity, thread};
     use sched::{CpuSet, Nanos};
 
+    /// `None`: this kernel permits no trace.
+    fn permitted(begun: Result<SchedulerTrace>) -> Option<SchedulerTrace> {
+        match begun {
+            Ok(trace) => Some(trace),
+            Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
+                eprintln!("SKIPPED: {refused}");
+                None
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
     /// Begins a trace of one CPU, with a child that sleeps and spins there. `None`: this kernel permits no trace.
     fn traced(busy: Nanos, idle: Nanos) -> Option<(SchedulerTrace, Child, CpuId)> {
         let cpu = affinity::get(thread::current()).unwrap().first().unwrap();
-        let trace = match SchedulerTrace::begin(&[cpu], thread::current()) {
-            Ok(trace) => trace,
-            Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
-                eprintln!("SKIPPED: {refused}");
-                return None;
-            }
-            Err(other) => panic!("{other}"),
-        };
+        let trace = permitted(SchedulerTrace::begin(&[cpu], thread::current()))?;
         let child = Child::start(Work::Spin { busy, idle }).unwrap();
         affinity::set(child.pid(), &CpuSet::one(cpu)).unwrap();
         Some((trace, child, cpu))
@@ -526,14 +531,7 @@ mod tests {
         let child = Child::start(Work::Spin { busy: Nanos::us(100), idle: Nanos::ms(2) }).unwrap();
         let pid = child.pid();
         affinity::set(pid, &CpuSet::one(cpu)).unwrap();
-        let mut trace = match SchedulerTrace::of_switches(&[cpu], &[pid]) {
-            Ok(trace) => trace,
-            Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
-                eprintln!("SKIPPED: {refused}");
-                return;
-            }
-            Err(other) => panic!("{other}"),
-        };
+        let Some(mut trace) = permitted(SchedulerTrace::of_switches(&[cpu], &[pid])) else { return };
         let records = read_for(&mut trace, Nanos::ms(200));
         drop(child);
         let (mut running, mut starts, mut wakes, mut missing) = (None, 0, 0, 0);
@@ -554,6 +552,25 @@ mod tests {
         assert!(wakes > 10 && starts + 2 >= wakes, "{wakes} wake-ups, {starts} starts");
         // Linux loses a switch in which the tracepoint itself is changed for another trace.
         assert!(missing <= 2, "{missing} switches are missing");
+    }
+
+    #[test]
+    fn records_of_several_cpus_are_in_order_over_all_readings() {
+        let cpus: Vec<CpuId> = affinity::get(thread::current()).unwrap().iter().take(2).collect();
+        let children = cpus.iter().map(|&cpu| {
+            let child = Child::start(Work::Spin { busy: Nanos::us(20), idle: Nanos::us(20) }).unwrap();
+            affinity::set(child.pid(), &CpuSet::one(cpu)).unwrap();
+            child
+        });
+        let _children: Vec<Child> = children.collect();
+        let Some(mut trace) = permitted(SchedulerTrace::of_switches(&cpus, &[])) else { return };
+        let (end, mut records) = (clock::now() + Nanos::ms(500), Vec::new());
+        while clock::now() < end {
+            // Many readings, in each of which a CPU may go on while the other one is read.
+            trace.read(&mut records);
+        }
+        assert!(records.len() > 100, "{} records", records.len());
+        assert!(records.is_sorted_by_key(|record| record.at));
     }
 
     #[test]

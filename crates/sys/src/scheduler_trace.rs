@@ -4,9 +4,11 @@
 //! Each CPU has a ring of records. A record of a thread that blocks wakes the reader, except for busy threads of the kernel. The other records wait for the next
 //! one of this kind. The reader's own switches never wake it: each would cause the next one.
 
+mod filter;
 mod layout;
 
 use crate::{Error, Result, clock, file, private_mount};
+use filter::BLOCKED;
 use layout::{Field, Layout};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
@@ -27,12 +29,7 @@ const LARGE_BUFFERS: usize = 16 * LARGE_BUFFER;
 const FILTERED_MOST: usize = 100;
 /// Maximum length of a record that is read. Unit: bytes.
 const RECORD_MOST: usize = 256;
-/// Begins of the names of threads of the kernel that block often, and tell the reader nothing.
-const QUIET: [&str; 3] = ["kworker/", "ksoftirqd/", "rcu_"];
-/// The parts of `prev_state` that are states in which a thread does not wait for a CPU (`TASK_REPORT`,
-/// include/linux/sched.h, v7.2; the next bit is that of a preempted thread).
-const BLOCKED: u64 = 0xff;
-/// Those of a thread that has ended: `EXIT_DEAD` and `EXIT_ZOMBIE`.
+/// The parts of `prev_state` of a thread that has ended: `EXIT_DEAD` and `EXIT_ZOMBIE`.
 const ENDED: u64 = 0x30;
 /// Bits of `common_flags`: the record was made by the handler of an interrupt, or by a soft interrupt (`enum trace_flag_type`,
 /// include/linux/trace_events.h, v7.2).
@@ -258,12 +255,12 @@ impl SchedulerTrace {
     /// The caller lacks the privilege (CAP_PERFMON, and root for tracefs), or the kernel lacks a tracepoint.
     pub fn begin(cpus: &[CpuId], reader: u32) -> Result<SchedulerTrace> {
         let points = Point::find_all(&Kind::ALL)?;
-        let blocks = filter_of_blocks(reader);
+        let blocks = filter::of_blocks(reader);
         let mut wanted = vec![Wanted { kind: Kind::Switch, filter: blocks.clone(), wakes: true }];
         for kind in Kind::ALL {
             let filter = match kind {
-                Kind::Switch => format!("!({blocks}) && {}", filter_of_news(reader)),
-                Kind::Waking => format!("pid != {reader} && {}", filter_of_loud("comm")),
+                Kind::Switch => format!("!({blocks}) && {}", filter::of_news(reader)),
+                Kind::Waking => format!("pid != {reader} && {}", filter::of_loud("comm")),
                 Kind::Timer => filter_of_sleepers(&points, cpus)?,
                 Kind::SoftInterrupt => "vec == 3 || vec == 4".to_string(),
                 Kind::Begin | Kind::Interrupt => String::new(),
@@ -396,23 +393,6 @@ impl Ring {
     fn refused(cpu: CpuId, error: io::Error) -> Error {
         Error::from(error, format!("trace the scheduler on CPU {cpu}"), "run as root or with CAP_PERFMON")
     }
-}
-
-/// Returns the filter for names other than [`QUIET`] ones.
-fn filter_of_loud(field: &str) -> String {
-    QUIET.map(|name| format!("!({field} ~ \"{name}*\")")).join(" && ")
-}
-
-/// Returns the filter for the switches from a thread that blocks, other than the reader and busy threads of the kernel.
-fn filter_of_blocks(reader: u32) -> String {
-    let is_loud = filter_of_loud("prev_comm");
-    format!("prev_state & {BLOCKED} && prev_pid != 0 && prev_pid != {reader} && {is_loud}")
-}
-
-/// Returns the filter without the switches of the reader that tell nothing: the thread that it preempts goes on afterwards, and between
-/// the reader and the idle thread, no thread runs.
-fn filter_of_news(reader: u32) -> String {
-    format!("!(next_pid == {reader} && !(prev_state & {BLOCKED})) && !(prev_pid == {reader} && next_pid == 0)")
 }
 
 /// Returns the filter for timers of sleeping threads. Linux knows the name of the function in a filter since 6.4

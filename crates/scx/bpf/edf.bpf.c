@@ -253,8 +253,8 @@ bool BPF_PROG(edf_yield, struct task_struct *from, struct task_struct *to)
 	if (thread)
 		thread->member.has_yielded = true;
 	if (promise) {
-		charge_until(promise, now);
 		bpf_spin_lock(&promise->lock);
+		charge_locked(promise, now);
 		/* The others of the promise keep the rest of the slice. */
 		gives_up = promise->count == 1 && promise->account.state == EDF_RESERVED;
 		edf_stop(&promise->account, promise->count == 1);

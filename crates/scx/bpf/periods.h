@@ -87,8 +87,8 @@ static bool renew(s32 number, struct promise *promise, u64 now)
 	bool throughout, is_over;
 	u64 next, passed = 0;
 
-	charge_until(promise, now);
 	bpf_spin_lock(&promise->lock);
+	charge_locked(promise, now);
 	was = *a;
 	throughout = promise->throughout;
 	is_over = now >= a->deadline;

@@ -133,22 +133,27 @@ static void report_ended(s32 number, struct edf_account *was, u64 passed, bool t
 }
 
 /*
- * Charges the CPU time of the runner up to `now`, and updates the state of the account. Returns the remaining slice; 0: no
- * member is ahead of others.
+ * Charges the CPU time of the runner up to `now`, and updates the state of the account. The caller has the lock, and keeps it for
+ * the change that follows from the charge: another CPU would find the time charged, and the change not made.
  */
+static __always_inline void charge_locked(struct promise *promise, u64 now)
+{
+	if (promise->since && now > promise->since) {
+		edf_charge(&promise->account, now - promise->since);
+		promise->since = now;
+	}
+	edf_stop(&promise->account, false);
+}
+
+/* Charges the CPU time of the runner up to `now`. Returns the remaining slice; 0: no member is ahead of others. */
 static s64 charge_until(struct promise *promise, u64 now)
 {
-	struct edf_account *a = &promise->account;
 	s64 left = 0;
 
 	bpf_spin_lock(&promise->lock);
-	if (promise->since && now > promise->since) {
-		edf_charge(a, now - promise->since);
-		promise->since = now;
-	}
-	edf_stop(a, false);
-	if (a->state == EDF_RESERVED)
-		left = a->balance;
+	charge_locked(promise, now);
+	if (promise->account.state == EDF_RESERVED)
+		left = promise->account.balance;
 	bpf_spin_unlock(&promise->lock);
 	return left;
 }
@@ -187,8 +192,8 @@ static void end_charge(s32 number, struct promise *promise, s32 tid, u64 now)
 {
 	if (promise->runner != tid)
 		return;
-	charge_until(promise, now);
 	bpf_spin_lock(&promise->lock);
+	charge_locked(promise, now);
 	promise->since = 0;
 	promise->runner = 0;
 	bpf_spin_unlock(&promise->lock);

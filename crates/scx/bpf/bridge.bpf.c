@@ -210,9 +210,9 @@ void BPF_PROG(bridge_running, struct task_struct *p)
 	/* The user side may have chosen another thread since. */
 	if (thread->is_sole && choice->tid == p->pid)
 		report_with(p, EVENT_CHOICE, cpu, heard, now, BPF_RB_NO_WAKEUP);
-	thread->is_sole = false;
-	if (thread->is_managed)
+	else if (thread->is_managed)
 		report(p, EVENT_RUN, cpu, 0, now);
+	thread->is_sole = false;
 	if (gives_way) {
 		set_slice(p, 0);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -228,7 +228,8 @@ void BPF_PROG(bridge_stopping, struct task_struct *p, bool runnable)
 	if (!thread)
 		return;
 	fair_stopping(&thread->member, scx_bpf_task_cpu(p), now);
-	if (thread->is_managed)
+	/* A thread that sleeps is quiescent next, which ends the run, too (kernel/sched/ext.c, dequeue_task_scx, Linux 7.2). */
+	if (thread->is_managed && runnable)
 		report(p, EVENT_STOP, scx_bpf_task_cpu(p), 0, now);
 }
 
@@ -257,12 +258,17 @@ s32 BPF_PROG(bridge_select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 	return fair_select_cpu(p, thread ? &thread->member : 0, prev_cpu, flags);
 }
 
-/* Enqueues a managed thread that does not compete. A fallback dispatches these threads by weight, without the limits of their groups. */
+/*
+ * Enqueues a managed thread that does not compete. A fallback dispatches these threads by weight, without the limits of their groups.
+ * At its begin, they are equal: a thread that waits for the user side has the place of one that begins to compete, which costs a
+ * wake-up nothing.
+ */
 static void enqueue_waiting(struct task_struct *p, struct thread *thread, u64 flags)
 {
-	struct place place = {};
+	struct place place = { .at = groups[ROOT].clock };
 
-	fair_place(p, &thread->member, bpf_ktime_get_ns(), &place);
+	if (is_fallback)
+		fair_place(p, &thread->member, bpf_ktime_get_ns(), &place);
 	thread->member.held = 0;
 	scx_bpf_dsq_insert_vtime(p, WAITING, FAIR_SLICE_NS, place.at, flags);
 }

@@ -24,7 +24,7 @@ enum event_kind {
 	EVENT_DETACH = 2,
 	/* The thread has become runnable. */
 	EVENT_WAKE = 3,
-	/* The thread is no longer runnable. */
+	/* The thread is no longer runnable. If it ran, it has ceased to run. */
 	EVENT_SLEEP = 4,
 	/* The thread begins to run. */
 	EVENT_RUN = 5,
@@ -36,7 +36,7 @@ enum event_kind {
 	EVENT_CHANGE = 8,
 	/* A period of a promise has ended. The tid is the number of the promise, and `other` whether it was runnable throughout. */
 	EVENT_PERIOD = 9,
-	/* The bridge has chosen the thread for the CPU, because no other thread waited. */
+	/* The bridge has chosen the thread for the CPU, because no other thread waited. The thread begins to run. */
 	EVENT_CHOICE = 10,
 };
 

@@ -192,8 +192,8 @@ impl Bridge {
     fn account(&mut self, event: &Event) -> bool {
         let Some(thread) = self.threads.get_mut(&event.tid) else { return false };
         match event.kind {
-            Kind::Run { .. } => thread.since = Some(event.at),
-            Kind::Stop => {
+            Kind::Run { .. } | Kind::Choice { .. } => thread.since = Some(event.at),
+            Kind::Stop | Kind::Sleep => {
                 if let Some(since) = thread.since.take() {
                     thread.ran += event.at.saturating_since(since);
                 }
@@ -212,17 +212,15 @@ impl Bridge {
     fn report(&mut self, now: Instant, event: &Event, is_accounted: bool) {
         let Event { tid, ref kind, .. } = *event;
         self.receipts.note(event);
+        // A thread that was attached by an earlier event of this turn.
+        if !is_accounted {
+            self.account(event);
+        }
         match *kind {
             Kind::Attach { parent, ref about } => self.attach(now, tid, parent, about),
             Kind::Detach => self.detach(now, tid),
             Kind::Wake { waker } => self.wake(now, tid, waker),
             Kind::Sleep => self.sleep(now, tid),
-            // A thread that was attached by an earlier event of this turn.
-            Kind::Run { .. } | Kind::Stop => {
-                if !is_accounted {
-                    self.account(event);
-                }
-            }
             Kind::Yield => {
                 if let Some(cpu) = self.cpu_of(tid) {
                     self.charge(now, cpu);
@@ -238,8 +236,8 @@ impl Bridge {
                     self.crossed.insert(cpu);
                 }
             }
-            // Only the port of `edf` reports periods.
-            Kind::Periods(_) => {}
+            // The account is all; and only the port of `edf` reports periods.
+            Kind::Run { .. } | Kind::Stop | Kind::Periods(_) => {}
         }
     }
 

@@ -26,7 +26,7 @@ pub enum Kind {
         /// The thread that caused it; 0: not known.
         waker: i32,
     },
-    /// The thread is no longer runnable.
+    /// The thread is no longer runnable. If it ran, it has ceased to run.
     Sleep,
     /// The thread begins to run.
     Run {
@@ -39,7 +39,7 @@ pub enum Kind {
     Yield,
     /// The attributes of the thread have changed.
     Change(Box<About>),
-    /// The bridge has chosen the thread for a CPU, because no other thread waited.
+    /// The bridge has chosen the thread for a CPU, because no other thread waited. The thread begins to run.
     Choice {
         /// The CPU.
         cpu: CpuId,

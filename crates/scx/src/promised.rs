@@ -55,9 +55,9 @@ impl Receipts {
         let Some(promised) = self.0.get_mut(&event.tid) else { return };
         match event.kind {
             Kind::Wake { .. } | Kind::Stop => promised.note(event.at, Doing::Waiting),
-            Kind::Run { .. } => promised.note(event.at, Doing::Running),
+            Kind::Run { .. } | Kind::Choice { .. } => promised.note(event.at, Doing::Running),
             Kind::Sleep | Kind::Detach => promised.note(event.at, Doing::Blocked),
-            Kind::Attach { .. } | Kind::Yield | Kind::Choice { .. } | Kind::Change(_) | Kind::Periods(_) => {}
+            Kind::Attach { .. } | Kind::Yield | Kind::Change(_) | Kind::Periods(_) => {}
         }
     }
 

@@ -60,7 +60,7 @@ fn a_thread_runs_after_its_wake_up_and_the_next_one_after_its_sleep() {
     scene.pass(Nanos::us(300));
     assert_eq!(scene.turn(&[(7, Kind::Run { cpu: CPU })]), []);
     scene.pass(Nanos::ms(1));
-    assert_eq!(scene.turn(&[(7, Kind::Stop), (7, Kind::Sleep)]), [run(0, 8)]);
+    assert_eq!(scene.turn(&[(7, Kind::Sleep)]), [run(0, 8)]);
     let entity = scene.bridge.threads[&7].entity;
     assert_eq!(scene.bridge.machine().charged(entity), Nanos::ms(1), "the way to the CPU is not charged");
     // The kernel tells of events that change nothing for the machine.
@@ -76,10 +76,9 @@ fn a_choice_of_the_kernel_is_a_turn_of_its_own_and_is_corrected_if_a_batch_has_c
     let begin = scene.now;
     let event = |at: u64, tid, kind| Event { at: begin.saturating_add(Nanos::us(at)), tid, kind };
     let chosen = |batches| Kind::Choice { cpu: CPU, batches };
-    let (woke, ran) = (Kind::Wake { waker: 0 }, Kind::Run { cpu: CPU });
-    let mut events = vec![event(100, 7, woke.clone()), event(110, 7, chosen(0)), event(110, 7, ran.clone())];
-    events.extend([event(300, 8, woke), event(410, 7, Kind::Sleep), event(410, 7, Kind::Stop)]);
-    events.extend([event(420, 8, chosen(0)), event(420, 8, ran)]);
+    let woke = Kind::Wake { waker: 0 };
+    let mut events = vec![event(100, 7, woke.clone()), event(110, 7, chosen(0)), event(300, 8, woke)];
+    events.extend([event(410, 7, Kind::Sleep), event(420, 8, chosen(0))]);
     scene.pass(Nanos::us(500));
     scene.bridge.apply(scene.now, &events);
     assert_eq!(scene.bridge.settle(scene.now), [], "the kernel has chosen as the policy has");

@@ -131,8 +131,7 @@ const CHECKS: &[Check] = &[
     ("the kernel schedules by itself after the user side is killed or stopped", storm),
 ];
 
-/// Faults, which take minutes. Several need two CPUs, and a time that follows executed instructions: in the time of a busy host,
-/// two virtual CPUs of one emulator would be too slow for the promises.
+/// Faults, which take minutes. Several need two CPUs.
 const FAULTS: &[Check] = &[
     ("a user side that is stopped while it loads gives the kernel back", stopped_early),
     ("a thread runs only on the CPUs of its changing cpuset", masks::of_groups),
@@ -327,7 +326,7 @@ fn taken(line: &Line) -> Result<()> {
 }
 
 fn short_lived(line: &Line) -> Result<()> {
-    // Two virtual CPUs in the time of a busy host take some minutes for all of them.
+    // On two emulated CPUs, all of them take some minutes.
     let has_time = line.long || (line.rounds >= SHORT && sys::cpus::online()?.len() == 1);
     let rounds = if has_time { 500 } else { 50 };
     let scheduler = Scheduler::start(line, &["--policy", "eevdf"])?;

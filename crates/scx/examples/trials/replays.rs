@@ -98,7 +98,7 @@ impl Promised {
 pub(crate) fn agree(line: &Line) -> Result<()> {
     let cpus = sys::cpus::online()?.len();
     if cpus > 1 && !line.long {
-        println!("  left out: this machine has several CPUs, and the time of an emulator may follow a busy host");
+        println!("  left out: --long runs it on several CPUs");
         return Ok(());
     }
     for round in 0..if line.long { line.rounds } else { 1 } {

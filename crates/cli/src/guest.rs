@@ -7,7 +7,7 @@ use crate::terminal::safe;
 use anyhow::Context;
 use coordination::{Boost, Coordination, Protocol};
 use daemon::Explanation;
-use daemon::boosts::{Boosted, Options, Over, serve};
+use daemon::boosts::{Boosted, CarrierWatch, Options, Over, VmThreads, serve};
 use daemon::guardian::this_program;
 use indicatif::{ProgressBar, ProgressStyle};
 use sched::{Class, Instant, Nanos, RtPriority};
@@ -37,6 +37,7 @@ struct Attached<'a> {
     vm: &'a str,
     length_ns: u64,
     hints: u64,
+    interrupts: u64,
     boosts: u64,
     boosted_ns: u64,
     budget_percent: u8,
@@ -54,7 +55,8 @@ fn attach(args: &Attach) -> Result<ExitCode, Failure> {
     }
     let begin = clock::now();
     let end = length.map_or(Instant::NEVER, |length| begin.saturating_add(length));
-    let served = boost(args, &port, begin, end);
+    let carriers = if args.hints_only { None } else { watch(&port.threads) };
+    let served = boost(args, &port, carriers, begin, end);
     let (name, vm_runs, interrupted) = (port.name.clone(), port.vm_runs(), output::is_interrupted());
     let detached = port.detach();
     if let Err(reason) = &detached {
@@ -65,6 +67,7 @@ fn attach(args: &Attach) -> Result<ExitCode, Failure> {
         vm: &name,
         length_ns: clock::now().since(begin).as_ns(),
         hints: found.hints,
+        interrupts: found.interrupts,
         boosts: found.boosts,
         boosted_ns: found.boosted.as_ns(),
         budget_percent: args.budget,
@@ -90,8 +93,20 @@ fn attach(args: &Attach) -> Result<ExitCode, Failure> {
     })
 }
 
+/// Watches the carriers of a VM; `None` if this host does not allow it.
+fn watch(threads: &VmThreads) -> Option<CarrierWatch> {
+    let begun = CarrierWatch::begin(threads);
+    begun.inspect_err(|error| output::complain(&format!("warning: the VM is boosted by hints only: {error}"))).ok()
+}
+
 /// Boosts the VM until `end`, an interrupt, or the end of the VM. Shows what comes of it meanwhile.
-fn boost(args: &Attach, port: &HintPort, begin: Instant, end: Instant) -> Result<(Boosted, Over), Failure> {
+fn boost(
+    args: &Attach,
+    port: &HintPort,
+    carriers: Option<CarrierWatch>,
+    begin: Instant,
+    end: Instant,
+) -> Result<(Boosted, Over), Failure> {
     let priority = RtPriority::new(args.priority).expect("the command line has its range");
     let boost = Boost::like(Class::RoundRobin(priority)).expect("the class is a real-time class");
     let budget = Nanos::ns(WINDOW.as_ns() * u64::from(args.budget) / 100);
@@ -109,7 +124,7 @@ fn boost(args: &Attach, port: &HintPort, begin: Instant, end: Instant) -> Result
             };
             let observers = Some(&port.observers);
             let options = Options { with, program: this_program(), end: &stop, report: &report, observers };
-            serve(stream, &port.threads, options)
+            serve(stream, &port.threads, carriers, options)
         };
         let builder = std::thread::Builder::new().name("tactus-hints".to_string());
         let serving = builder.spawn_scoped(scope, serving).context("cannot start a thread")?;
@@ -147,7 +162,8 @@ fn show(name: &str, latest: &Mutex<Option<Boosted>>, begin: Instant, is_over: im
         if !is_told && clock::now().saturating_since(begin) > NO_AGENT {
             is_told = true;
             bar.suspend(|| {
-                output::complain(&format!("{name}: {NO_HINTS}"));
+                let boosted = if before.interrupts > 0 { "boosted at its interrupts only; " } else { "" };
+                output::complain(&format!("{name}: {boosted}{NO_HINTS}"));
             });
         }
     }
@@ -157,12 +173,17 @@ fn show(name: &str, latest: &Mutex<Option<Boosted>>, begin: Instant, is_over: im
 /// Describes a second.
 fn line(found: &Boosted, before: &Boosted) -> String {
     if !found.is_welcome {
-        return "waiting for the agent".to_string();
+        return format!(
+            "waiting for the agent; {} interrupts a second, {} boosts",
+            found.interrupts - before.interrupts,
+            found.boosts - before.boosts
+        );
     }
     let percent = (found.boosted.saturating_sub(before.boosted)).as_ns() / 10_000_000;
     format!(
-        "{} hints a second, {} boosts, {percent} % of a CPU boosted",
+        "{} hints and {} interrupts a second, {} boosts, {percent} % of a CPU boosted",
         found.hints - before.hints,
+        found.interrupts - before.interrupts,
         found.boosts - before.boosts
     )
 }
@@ -171,8 +192,9 @@ fn text(it: &Attached<'_>) -> String {
     let name = safe(it.vm, false);
     let tenths = it.boosted_ns.saturating_mul(1_000) / it.length_ns.max(1);
     let mut text = format!(
-        "{name}: {} hints and {} boosts in {}; boosted for {}, {}.{} % of a CPU (at most {} %)\n",
+        "{name}: {} hints, {} interrupts and {} boosts in {}; boosted for {}, {}.{} % of a CPU (at most {} %)\n",
         it.hints,
+        it.interrupts,
         it.boosts,
         Nanos::ns(it.length_ns),
         Nanos::ns(it.boosted_ns),

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 pub(crate) const GUEST_EXIT_CODES: &str = "No attribute of the VM changes: threads of this command lend their priority to the vCPUs until 8 ms \
-    after the last hint or timer, and a guardian ends the loans if this command dies or hangs.
+    after the last hint or timer, or 0.3 ms after an interrupt that no hint has announced, and a guardian ends the loans if this command dies or hangs.
 
 Exit codes: 0 success, also if the VM has ended; 1 failure; 2 invalid or refused input, nothing was changed; 130 interrupted, and \
     the port is detached.";
@@ -39,6 +39,9 @@ pub(crate) struct Attach {
     /// CPU time for which the VM may be boosted in each 100 ms, in percent of a CPU
     #[arg(long, value_name = "PERCENT", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) budget: u8,
+    /// Boost by the hints of the agent only, and not when a thread wakes that carries interrupts to the VM
+    #[arg(long)]
+    pub(crate) hints_only: bool,
     /// Real-time priority that is lent to a vCPU. The clients of a core are above it
     #[arg(long, value_name = "PRIORITY", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=90))]
     pub(crate) priority: u8,

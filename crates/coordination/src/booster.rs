@@ -3,7 +3,8 @@
 //! ```text
 //! hint ──▶ protocol ──▶ request ─┐
 //! timer of the hint, a little earlier ──▶ protocol ──▶ request ──▶ budget and limits ──▶ boost
-//! interrupt for the vCPU ──▶ protocol ──▶ request ─┘
+//! interrupt for the vCPU ──▶ protocol ──▶ request ─┤
+//! interrupt for the VM that no hint announced ─────┘
 //! ```
 //!
 //! The boost that matters comes before the guest runs: a vCPU without a CPU can say nothing. A hint announces the next timer of an urgent
@@ -15,13 +16,16 @@ use crate::coordinator::Coordinator;
 use crate::inbox::Inbox;
 use crate::protocol::ProtocolState;
 use crate::wire::Hint;
-use crate::{Boost, Coordination, GuestChoice};
+use crate::{Boost, BoostRequest, Coordination, GuestChoice};
 use sched::{Instant, Nanos};
 
 /// Time from the begin of a boost to the timer for which it begins: that of an agent's turn on the host.
 pub const LEAD: Nanos = Nanos::us(40);
 /// Maximum time from a hint, a timer or an interrupt to the end of the boost that follows from it.
 pub const EXPIRY: Nanos = Nanos::ms(8);
+
+/// Time for which a vCPU is boosted for an interrupt that no hint has announced. In an emulator, the handler and the task that it woke took 0.2 ms.
+pub const UNANNOUNCED: Nanos = Nanos::us(300);
 
 /// Minimum time from a decision to the next one that only the budget or a limit demands. A vCPU that sleeps uses nothing, so a smaller rest
 /// would demand one decision after another.
@@ -35,6 +39,24 @@ struct Vcpu {
     due: Option<Instant>,
     /// Instant at which the request lapses.
     until: Instant,
+    /// Whether an urgent task sleeps that a device wakes, whose interrupts no hint announces.
+    awaits_device: bool,
+    /// Instant at which the request for such an interrupt lapses.
+    unannounced_until: Instant,
+}
+
+impl Vcpu {
+    /// Returns the request at `now`.
+    fn request(&self, with: &Coordination, now: Instant) -> Option<BoostRequest> {
+        let unannounced = now < self.unannounced_until;
+        self.protocol.request.or(unannounced.then_some(BoostRequest { boost: with.boost, locked: false }))
+    }
+
+    /// Returns the instant at which this request lapses; `None` without a request.
+    fn lapses(&self, now: Instant) -> Option<Instant> {
+        let of_protocol = self.protocol.request.map(|_| self.until);
+        of_protocol.max(Some(self.unannounced_until).filter(|at| *at > now))
+    }
 }
 
 /// The boosts of a VM. Instants are on the host's clock, except those of hints.
@@ -45,6 +67,8 @@ pub struct Booster {
     offset: ClockOffset,
     vcpus: Vec<Vcpu>,
     coordinator: Coordinator,
+    /// Whether an agent has sent a hint.
+    has_agent: bool,
     /// Instant of the last decision.
     decided: Instant,
 }
@@ -59,6 +83,7 @@ impl Booster {
             offset: ClockOffset::default(),
             vcpus: vec![Vcpu::default(); vcpus],
             coordinator: Coordinator::new(with, vcpus, now),
+            has_agent: false,
             decided: now,
         }
     }
@@ -69,6 +94,7 @@ impl Booster {
         self.inbox.clear();
         self.offset.clear();
         self.vcpus.fill(Vcpu::default());
+        self.has_agent = false;
     }
 
     /// Receives a hint at `now`. A hint that is not the newest of its vCPU changes nothing.
@@ -76,6 +102,7 @@ impl Booster {
         if !self.inbox.receive(hint) {
             return;
         }
+        self.has_agent = true;
         self.offset.record(hint.sent, now);
         let vcpu = &mut self.vcpus[usize::from(hint.vcpu)];
         if !hint.choice.runs {
@@ -88,6 +115,17 @@ impl Booster {
         vcpu.due = hint.expiry.and_then(|expiry| self.offset.to_host(expiry));
         vcpu.due = vcpu.due.map(|expiry| Instant::at_ns(expiry.as_ns().saturating_sub(LEAD.as_ns())));
         vcpu.until = now.saturating_add(EXPIRY);
+        vcpu.awaits_device = hint.choice.sleeps && hint.sources.has_devices();
+    }
+
+    /// An interrupt is on its way to the VM; it is not known to which vCPU. Without an agent, it may wake an urgent task of each. An agent
+    /// announces timers, and says whose urgent task a device wakes.
+    pub fn unannounced_interrupt(&mut self, now: Instant, is_of_device: bool) {
+        let has_agent = self.has_agent;
+        let is_unannounced = |vcpu: &&mut Vcpu| !has_agent || is_of_device && vcpu.awaits_device;
+        for vcpu in self.vcpus.iter_mut().filter(is_unannounced) {
+            vcpu.unannounced_until = now.saturating_add(UNANNOUNCED);
+        }
     }
 
     /// An interrupt that is on its way to a vCPU may wake an urgent task.
@@ -119,7 +157,8 @@ impl Booster {
             if vcpu.until <= now && vcpu.protocol.request.is_some() {
                 vcpu.protocol.lapse();
             }
-            self.coordinator.request(index, vcpu.protocol.request);
+            let request = vcpu.request(&self.with, now);
+            self.coordinator.request(index, request);
             let (due, granted) = (self.coordinator.due(index), self.coordinator.granted(index));
             if due != granted {
                 self.coordinator.grant(index, due, false);
@@ -132,16 +171,14 @@ impl Booster {
     #[must_use]
     pub fn next(&self) -> Instant {
         let due = self.vcpus.iter().filter_map(|vcpu| vcpu.due).min().unwrap_or(Instant::NEVER);
-        let requests = self.vcpus.iter().filter(|vcpu| vcpu.protocol.request.is_some());
-        let lapse = requests.map(|vcpu| vcpu.until).min().unwrap_or(Instant::NEVER);
+        let lapse = self.vcpus.iter().filter_map(|vcpu| vcpu.lapses(self.decided)).min().unwrap_or(Instant::NEVER);
         due.min(lapse).min(self.coordinator.next_at_most().max(self.decided.saturating_add(AGAIN)))
     }
 
     /// Returns the instant at which the last request lapses, unless it is renewed. Without a request, an instant that has passed.
     #[must_use]
     pub fn lapses(&self) -> Instant {
-        let requests = self.vcpus.iter().filter(|vcpu| vcpu.protocol.request.is_some());
-        requests.map(|vcpu| vcpu.until).max().unwrap_or(self.decided)
+        self.vcpus.iter().filter_map(|vcpu| vcpu.lapses(self.decided)).max().unwrap_or(self.decided)
     }
 
     /// Returns the number of boosts that were refused or ended because the budget was used up.
@@ -286,6 +323,40 @@ mod tests {
         booster.interrupt(0, us(100_000));
         assert_eq!(decide(&mut booster, 100_000, 0), Some(true));
         assert_eq!(booster.boosted(), Nanos::ms(3));
+    }
+
+    #[test]
+    fn an_interrupt_that_no_hint_announced_boosts_for_a_short_time() {
+        let mut booster = Booster::new(with(), 1, us(0));
+        booster.unannounced_interrupt(us(1_000), false);
+        assert_eq!(
+            decide(&mut booster, 1_000, 0),
+            Some(true),
+            "without an agent, any interrupt may be for an urgent task"
+        );
+        assert_eq!((booster.next(), booster.lapses()), (us(1_300), us(1_300)));
+        booster.unannounced_interrupt(us(1_200), true);
+        assert_eq!(decide(&mut booster, 1_300, 250), None);
+        assert_eq!(decide(&mut booster, 1_500, 200), Some(false));
+        assert_eq!((booster.next(), booster.boosted()), (Instant::NEVER, Nanos::us(450)));
+        // The task sleeps until a timer, whose interrupt is announced, and then until a packet.
+        booster.receive(asleep(0, 2_000, Some(9_000)), us(2_000));
+        booster.unannounced_interrupt(us(3_000), true);
+        assert_eq!(decide(&mut booster, 3_000, 0), None);
+        let sources = Sources::default().with(Source::Timer).with(Source::Network);
+        booster.receive(Hint { sources, ..asleep(1, 4_000, None) }, us(4_000));
+        booster.unannounced_interrupt(us(4_500), false);
+        assert_eq!(decide(&mut booster, 4_500, 0), None, "it is of a timer");
+        booster.unannounced_interrupt(us(5_000), true);
+        assert_eq!(decide(&mut booster, 5_000, 0), Some(true));
+        booster.clear();
+        assert_eq!(decide(&mut booster, 5_001, 0), Some(false));
+        // The budget is 3 ms, of which 2.5 ms are left.
+        booster.unannounced_interrupt(us(6_000), false);
+        assert_eq!(decide(&mut booster, 6_000, 0), Some(true));
+        assert_eq!(decide(&mut booster, 6_100, 2_600), Some(false), "the budget is used up");
+        booster.unannounced_interrupt(us(7_000), false);
+        assert_eq!(decide(&mut booster, 7_000, 0), None);
     }
 
     #[test]

@@ -60,6 +60,12 @@ impl Sources {
         Sources(self.0 | other.0)
     }
 
+    /// Returns whether the set contains a device.
+    #[must_use]
+    pub const fn has_devices(self) -> bool {
+        self.has(Source::Network) || self.has(Source::Disk) || self.has(Source::Console)
+    }
+
     /// Returns whether the set contains `source`.
     #[must_use]
     pub const fn has(self, source: Source) -> bool {

@@ -2,20 +2,22 @@
 //! short time.
 //!
 //! ```text
-//! port of the VM ──▶ Booster (crate coordination) ──▶ donors of the vCPUs, and of the threads on the way of their interrupts
-//!                                      └──▶ timer that both processes share ──▶ guardian of loans
+//! port of the VM ───────▶ Booster (crate coordination) ──▶ donors of the vCPUs, and of the threads on the way of their interrupts
+//! wake-ups of carriers ─────▶          └──▶ timer that both processes share ──▶ guardian of loans
 //! ```
 //!
 //! No attribute of the VM changes: donors lend the priority. A guardian, a second process, ends all loans when this process hangs, is
 //! stopped or is killed. It moves to a control group of its own, where that is permitted.
 
 mod agent_port;
+mod carrier_watch;
 mod loan_guardian;
 mod loans;
 mod observers;
 mod serving;
 
 pub use agent_port::AgentPort;
+pub use carrier_watch::CarrierWatch;
 pub use loan_guardian::{COMMAND, run as guard};
 pub use loans::VmThreads;
 pub use observers::Observed;
@@ -33,19 +35,24 @@ use sys::{Error, Result, thread};
 const PRIORITY_MOST: u8 = 90;
 
 /// Reads hints from `port`, and boosts the vCPUs, until the caller requests the end or the VM ends. The calling thread gets a real-time
-/// priority, two above that of a boost.
+/// priority, two above that of a boost. `carriers`: boosts the vCPUs at their wake-ups, too.
 ///
 /// # Errors
 /// A thread of the VM is no thread of a VM, the privilege for a real-time priority lacks, the boost is no priority of at most 90, or the
 /// guardian of loans does not start.
-pub fn serve(port: UnixStream, threads: &VmThreads, options: Options<'_>) -> Result<(Boosted, Over)> {
+pub fn serve(
+    port: UnixStream,
+    threads: &VmThreads,
+    carriers: Option<CarrierWatch>,
+    options: Options<'_>,
+) -> Result<(Boosted, Over)> {
     let priority = priority_of(options.with.boost)?;
     let port = AgentPort::new(port, threads.vcpus.len(), options.with)?;
     // Guardians that were killed with their boosters have left groups.
     sweep();
     let loans = Loans::begin(threads, options.program, priority + 3)?;
     attributes::set(thread::current(), Attributes::raised(priority + 2))?;
-    Serving::new(port, threads, options, priority, loans)?.run()
+    Serving::new((port, carriers), threads, options, priority, loans)?.run()
 }
 
 /// Returns the real-time priority of a boost, with room for those above it.

@@ -1,6 +1,6 @@
 //! Wake-up latencies of an interactive task beside a hog in a guest, in seconds with and without the boosts of the host.
 //!
-//! Usage: wake-ups AGENT SECONDS, as root. Prints a line at each second, and at the end, a line for each second with the latencies in order.
+//! Usage: wake-ups AGENT SECONDS BEFORE, as root: the agent begins after the seconds BEFORE. Prints a line at each second, and at the end, a line for each second with the latencies in order.
 
 use sched::Nanos;
 use std::process::{Command, ExitCode, Stdio};
@@ -12,18 +12,21 @@ const INTERVAL: Nanos = Nanos::ms(1);
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (Some(agent), Some(seconds)) = (args.next(), args.next().and_then(|word| word.parse::<usize>().ok())) else {
-        eprintln!("usage: wake-ups AGENT SECONDS");
+    let program = args.next();
+    let mut number = || args.next().and_then(|word| word.parse::<usize>().ok());
+    let (Some(program), Some(seconds), Some(before)) = (program, number(), number()) else {
+        eprintln!("usage: wake-ups AGENT SECONDS BEFORE");
         return ExitCode::from(2);
     };
-    let mut agent = Command::new(agent)
-        .args(["--prioritise", "nice", "--cpu-most", "100"])
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("the agent is there");
+    let mut command = Command::new(program);
+    command.args(["--prioritise", "nice", "--cpu-most", "100"]).stdin(Stdio::null());
+    let mut agent = None;
     let mut latencies: Vec<Vec<u64>> = vec![Vec::new(); seconds];
     let mut next = clock::now();
-    for second in &mut latencies {
+    for (number, second) in latencies.iter_mut().enumerate() {
+        if number == before {
+            agent = Some(command.spawn().expect("the agent is there"));
+        }
         // A hog lives for a minute.
         let hog = Child::start(Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO }).expect("a process starts");
         let end = next + Nanos::s(1);
@@ -36,8 +39,10 @@ fn main() -> ExitCode {
         drop(hog);
     }
     // The agent restores what it has raised.
-    let _ = sys::process::Process::open(agent.id()).and_then(|process| process.terminate());
-    let _ = agent.wait();
+    if let Some(mut agent) = agent {
+        let _ = sys::process::Process::open(agent.id()).and_then(|process| process.terminate());
+        let _ = agent.wait();
+    }
     for second in &mut latencies {
         second.sort_unstable();
         let words: Vec<String> = second.iter().map(u64::to_string).collect();

@@ -90,6 +90,12 @@ pub struct Waiting {
     handle: OwnedFd,
 }
 
+impl AsFd for Waiting {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
 impl Waiting {
     /// Creates an empty set.
     ///

@@ -8,7 +8,7 @@ mod filter;
 mod layout;
 
 use crate::{Error, Result, clock, file, private_mount};
-use filter::BLOCKED;
+use filter::{BLOCKED, IN_INTERRUPT, IN_SOFT_INTERRUPT};
 use layout::{Field, Layout};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
@@ -20,21 +20,16 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Size of the ring of each CPU in bytes, for about two thousand records; the largest one, for a reader that may wait for a busy CPU; and the
+/// Size of the ring of each CPU in bytes, for about two thousand records; that for a reader that is woken by each; the largest one, for a reader that may wait for a busy CPU; and the
 /// size of all large rings together.
 const BUFFER: usize = 64 * 4096;
+const SMALL_BUFFER: usize = 4 * 4096;
 const LARGE_BUFFER: usize = 1_024 * 4096;
 const LARGE_BUFFERS: usize = 16 * LARGE_BUFFER;
-/// Maximum number of threads in a filter. Where there are more, all threads are recorded.
-const FILTERED_MOST: usize = 100;
 /// Maximum length of a record that is read. Unit: bytes.
 const RECORD_MOST: usize = 256;
 /// The parts of `prev_state` of a thread that has ended: `EXIT_DEAD` and `EXIT_ZOMBIE`.
 const ENDED: u64 = 0x30;
-/// Bits of `common_flags`: the record was made by the handler of an interrupt, or by a soft interrupt (`enum trace_flag_type`,
-/// include/linux/trace_events.h, v7.2).
-const IN_INTERRUPT: u64 = 1 << 3;
-const IN_SOFT_INTERRUPT: u64 = 1 << 4;
 // include/uapi/linux/perf_event.h.
 const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
@@ -277,17 +272,25 @@ impl SchedulerTrace {
     /// As for [`SchedulerTrace::begin`].
     pub fn of_switches(cpus: &[CpuId], woken: &[u32]) -> Result<SchedulerTrace> {
         let points = Point::find_all(&[Kind::Switch, Kind::Waking])?;
-        let each: Vec<String> = woken.iter().map(|tid| format!("pid == {tid}")).collect();
-        // A filter has at most a page of text.
-        let of_woken = if each.len() > FILTERED_MOST { String::new() } else { each.join(" || ") };
         let mut wanted = vec![Wanted { kind: Kind::Switch, filter: String::new(), wakes: false }];
-        if !each.is_empty() {
-            wanted.push(Wanted { kind: Kind::Waking, filter: of_woken, wakes: false });
+        if !woken.is_empty() {
+            wanted.push(Wanted { kind: Kind::Waking, filter: filter::of_threads(woken), wakes: false });
         }
         // A ring has a power of two of pages.
         let share = (LARGE_BUFFERS / cpus.len().max(1)).clamp(BUFFER, LARGE_BUFFER);
         let trace = SchedulerTrace::record(points, cpus, &wanted, 1 << share.ilog2())?;
         Ok(SchedulerTrace { later: Some(Vec::new()), ..trace })
+    }
+
+    /// Records the wake-ups of the threads in `woken` on these CPUs, which are online, from now on, except those by the threads in
+    /// `except`. Each record wakes the reader.
+    ///
+    /// # Errors
+    /// As for [`SchedulerTrace::begin`].
+    pub fn of_wake_ups(cpus: &[CpuId], woken: &[u32], except: &[u32]) -> Result<SchedulerTrace> {
+        let points = Point::find_all(&[Kind::Waking])?;
+        let wanted = [Wanted { kind: Kind::Waking, filter: filter::of_wake_ups(woken, except), wakes: true }];
+        SchedulerTrace::record(points, cpus, &wanted, SMALL_BUFFER)
     }
 
     fn record(points: Vec<Point>, cpus: &[CpuId], wanted: &[Wanted], buffer: usize) -> Result<SchedulerTrace> {
@@ -443,140 +446,4 @@ fn checked(answer: i32) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::child::{Child, Work};
-    use crate::{affinity, thread};
-    use sched::{CpuSet, Nanos};
-
-    /// `None`: this kernel permits no trace.
-    fn permitted(begun: Result<SchedulerTrace>) -> Option<SchedulerTrace> {
-        match begun {
-            Ok(trace) => Some(trace),
-            Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
-                eprintln!("SKIPPED: {refused}");
-                None
-            }
-            Err(other) => panic!("{other}"),
-        }
-    }
-
-    /// Begins a trace of one CPU, with a child that sleeps and spins there. `None`: this kernel permits no trace.
-    fn traced(busy: Nanos, idle: Nanos) -> Option<(SchedulerTrace, Child, CpuId)> {
-        let cpu = affinity::get(thread::current()).unwrap().first().unwrap();
-        let trace = permitted(SchedulerTrace::begin(&[cpu], thread::current()))?;
-        let child = Child::start(Work::Spin { busy, idle }).unwrap();
-        affinity::set(child.pid(), &CpuSet::one(cpu)).unwrap();
-        Some((trace, child, cpu))
-    }
-
-    fn read_for(trace: &mut SchedulerTrace, length: Nanos) -> Vec<Record> {
-        let (end, mut records) = (clock::now() + length, Vec::new());
-        while clock::now() < end {
-            clock::sleep(Nanos::ms(5));
-            trace.read(&mut records);
-        }
-        records
-    }
-
-    #[test]
-    fn a_sleeper_is_seen_with_its_timer_its_wake_up_and_its_switches() {
-        let Some((mut trace, child, cpu)) = traced(Nanos::us(200), Nanos::ms(3)) else { return };
-        let records = read_for(&mut trace, Nanos::ms(300));
-        let pid = child.pid();
-        drop(child);
-        let (mut expiries, mut met, mut wakes, mut blocks) = (Vec::new(), 0, 0, 0);
-        for Record { at, cpu: on, event } in records {
-            assert_eq!(on, cpu);
-            match event {
-                Event::Timer { tid, expiry } if tid == pid => expiries.push((at, expiry)),
-                Event::Waking { tid, by, .. } if tid == pid => {
-                    wakes += u32::from(by == Waker::Interrupt);
-                    met += u32::from(expiries.last().is_some_and(|&(_, expiry)| at >= expiry));
-                }
-                Event::Switch { from, blocks: true, .. } if from == pid => blocks += 1,
-                _ => {}
-            }
-        }
-        assert!(expiries.iter().all(|&(at, expiry)| expiry > at && expiry < at + Nanos::ms(10)), "{expiries:?}");
-        assert!(wakes > 10 && met > 10 && blocks > 10, "{wakes} wake-ups, {met} by timers, {blocks} blocks");
-        let records = read_for(&mut trace, Nanos::ms(10));
-        let ended = |record: &Record| matches!(record.event, Event::Switch { from, ends: true, .. } if from == pid);
-        assert!(records.iter().any(ended), "{records:?}");
-    }
-
-    #[test]
-    fn all_switches_of_a_cpu_and_the_wake_ups_of_a_thread_are_recorded() {
-        let cpu = affinity::get(thread::current()).unwrap().first().unwrap();
-        let child = Child::start(Work::Spin { busy: Nanos::us(100), idle: Nanos::ms(2) }).unwrap();
-        let pid = child.pid();
-        affinity::set(pid, &CpuSet::one(cpu)).unwrap();
-        let Some(mut trace) = permitted(SchedulerTrace::of_switches(&[cpu], &[pid])) else { return };
-        let records = read_for(&mut trace, Nanos::ms(200));
-        drop(child);
-        let (mut running, mut starts, mut wakes, mut missing) = (None, 0, 0, 0);
-        for Record { event, .. } in records {
-            match event {
-                Event::Switch { from, to, .. } => {
-                    missing += u32::from(running.is_some_and(|tid| tid != from));
-                    running = Some(to);
-                    starts += u32::from(to == pid);
-                }
-                Event::Waking { tid, target, .. } => {
-                    assert_eq!((tid, target), (pid, cpu));
-                    wakes += 1;
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        assert!(wakes > 10 && starts + 2 >= wakes, "{wakes} wake-ups, {starts} starts");
-        // Linux loses a switch in which the tracepoint itself is changed for another trace.
-        assert!(missing <= 2, "{missing} switches are missing");
-    }
-
-    #[test]
-    fn records_of_several_cpus_are_in_order_over_all_readings() {
-        let cpus: Vec<CpuId> = affinity::get(thread::current()).unwrap().iter().take(2).collect();
-        let children = cpus.iter().map(|&cpu| {
-            let child = Child::start(Work::Spin { busy: Nanos::us(20), idle: Nanos::us(20) }).unwrap();
-            affinity::set(child.pid(), &CpuSet::one(cpu)).unwrap();
-            child
-        });
-        let _children: Vec<Child> = children.collect();
-        let Some(mut trace) = permitted(SchedulerTrace::of_switches(&cpus, &[])) else { return };
-        let (end, mut records) = (clock::now() + Nanos::ms(500), Vec::new());
-        while clock::now() < end {
-            // Many readings, in each of which a CPU may go on while the other one is read.
-            trace.read(&mut records);
-        }
-        assert!(records.len() > 100, "{} records", records.len());
-        assert!(records.is_sorted_by_key(|record| record.at));
-    }
-
-    #[test]
-    fn the_reader_is_not_woken_by_its_own_switches() {
-        let Some((mut trace, child, _)) = traced(Nanos::ms(20), Nanos::ms(20)) else { return };
-        let waiting = crate::event::Waiting::new().unwrap();
-        trace.descriptors().for_each(|descriptor| waiting.add(descriptor, 0).unwrap());
-        let (end, mut woken, mut records) = (clock::now() + Nanos::ms(400), 0, Vec::new());
-        while clock::now() < end {
-            woken += u32::from(waiting.next(end).unwrap().is_some());
-            trace.read(&mut records);
-        }
-        let blocks = |record: &&Record| matches!(record.event, Event::Switch { blocks: true, from, .. } if from != thread::current());
-        let others = records.iter().filter(blocks).count();
-        drop(child);
-        assert!(others >= 5, "{others} switches");
-        assert!(woken as usize <= others + 10, "{woken} wake-ups for {others} switches");
-    }
-
-    #[test]
-    fn an_expiry_on_the_other_clock_is_converted() {
-        let (now, real) = (clock::now(), clock::real_now_ns());
-        let ahead = |expires: u64| monotonic(expires).unwrap().saturating_since(now);
-        assert_eq!(ahead(now.as_ns() + 5_000_000), Nanos::ms(5));
-        let converted = ahead(real + 5_000_000);
-        assert!(converted >= Nanos::ms(4) && converted <= Nanos::ms(105), "{converted}");
-        assert_eq!(monotonic(u64::MAX), None);
-    }
-}
+mod tests;

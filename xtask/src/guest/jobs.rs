@@ -409,7 +409,7 @@ pub(crate) const JOBS: &[Job] = &[
     },
     Job {
         name: "guest-hints",
-        title: "guest-hints: late wake-ups in a guest are explained, and boosts by its hints halve its latency",
+        title: "guest-hints: late wake-ups in a guest are explained, and boosts at its interrupts and by its hints halve its latency",
         programs: &[TACTUS_GUEST, WAKE_UPS],
         has_peers: false,
         papers: &[],
@@ -421,7 +421,10 @@ pub(crate) const JOBS: &[Job] = &[
         rounds: ONCE,
         takes: Takes::Nothing,
         limit: |_| Duration::from_secs(240),
-        words: |_| ["/bin/wake-ups", "/bin/tactus-guest", &hints::SECONDS.to_string()].map(String::from).to_vec(),
+        words: |_| {
+            let [seconds, before] = [hints::SECONDS, hints::WITHOUT_AGENT].map(|count| count.to_string());
+            ["/bin/wake-ups", "/bin/tactus-guest", &seconds, &before].map(String::from).to_vec()
+        },
         beside: Some(hints::check),
         judge: |_, _| Ok(()),
     },

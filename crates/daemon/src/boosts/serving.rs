@@ -1,6 +1,7 @@
 //! [`Serving`]: the thread that reads the hints of a VM, and boosts its vCPUs.
 
 use super::agent_port::AgentPort;
+use super::carrier_watch::CarrierWatch;
 use super::loans::{Lent, Loans, VmThreads};
 use super::observers::Observers;
 use coordination::wire::FromGuest;
@@ -23,6 +24,7 @@ const PORT: u64 = 1;
 const LOANS: u64 = 2;
 const OBSERVERS: u64 = 3;
 const OBSERVER: u64 = 4;
+const CARRIERS: u64 = 5;
 
 /// How a VM is boosted.
 #[expect(missing_debug_implementations, reason = "a function has nothing to show")]
@@ -47,6 +49,8 @@ pub struct Boosted {
     pub is_welcome: bool,
     /// Number of hints.
     pub hints: u64,
+    /// Number of times at which an interrupt was on its way.
+    pub interrupts: u64,
     /// Number of boosts of vCPUs.
     pub boosts: u64,
     /// CPU time of the vCPUs and of the carriers while they were boosted.
@@ -81,6 +85,7 @@ enum Step {
 /// The thread that reads hints.
 pub(super) struct Serving<'a> {
     port: AgentPort,
+    carriers: Option<CarrierWatch>,
     threads: &'a VmThreads,
     options: Options<'a>,
     priority: u32,
@@ -96,12 +101,13 @@ pub(super) struct Serving<'a> {
     /// Instant of the next report.
     reports: Instant,
     hints: u64,
+    interrupts: u64,
     boosts: u64,
 }
 
 impl<'a> Serving<'a> {
     pub(super) fn new(
-        port: AgentPort,
+        (port, carriers): (AgentPort, Option<CarrierWatch>),
         threads: &'a VmThreads,
         options: Options<'a>,
         priority: u32,
@@ -112,6 +118,7 @@ impl<'a> Serving<'a> {
         let observers = observers.map_err(|source| Error::Call { what: "listen for observers".to_string(), source })?;
         Ok(Serving {
             port,
+            carriers,
             threads,
             options,
             priority,
@@ -123,6 +130,7 @@ impl<'a> Serving<'a> {
             renews: Instant::ZERO,
             reports: now,
             hints: 0,
+            interrupts: 0,
             boosts: 0,
         })
     }
@@ -143,17 +151,11 @@ impl<'a> Serving<'a> {
 
     /// Serves the port until the sources of events change.
     fn serve_with_sources(&mut self) -> Result<Step> {
-        let (alone, both) = (Waiting::new()?, Waiting::new()?);
-        for waiting in [&alone, &both] {
-            waiting.add(self.options.end, END)?;
-            waiting.add(&*self.loans.ended, LOANS)?;
-            waiting.add(&self.loans.guardian, LOANS)?;
-            if let Some(observers) = &self.observers {
-                observers.listener(clock::now()).map_or(Ok(()), |listener| waiting.add(listener, OBSERVERS))?;
-                observers.observer.iter().try_for_each(|observer| waiting.add(observer, OBSERVER))?;
-            }
-        }
-        both.add(&self.port, PORT)?;
+        // With and without the port, and with and without the carriers: each pauses after it was read.
+        let sets = [
+            [self.sources(false, false)?, self.sources(false, true)?],
+            [self.sources(true, false)?, self.sources(true, true)?],
+        ];
         loop {
             let now = clock::now();
             if self.reports <= now {
@@ -161,11 +163,11 @@ impl<'a> Serving<'a> {
                 self.reports = now.saturating_add(REPORT);
             }
             let accepts = self.observers.as_ref().map_or(Instant::NEVER, |observers| observers.resumes(now));
+            let pauses = [self.port.resumes(), self.carriers.as_ref().map_or(now, CarrierWatch::resumes)];
             let next = self.booster.next().min(self.reports).min(accepts);
-            let event = match self.port.resumes() > now {
-                true => alone.next(next.min(self.port.resumes()))?,
-                false => both.next(next)?,
-            };
+            let next = pauses.iter().filter(|resumes| **resumes > now).fold(next, |next, resumes| next.min(*resumes));
+            let [reads_port, looks] = pauses.map(|resumes| usize::from(resumes <= now));
+            let event = sets[reads_port][looks].next(next)?;
             if self.lapse <= clock::now() {
                 self.forget()?;
             }
@@ -173,6 +175,7 @@ impl<'a> Serving<'a> {
                 Some(END) => return Ok(Step::Over(Over::Requested)),
                 Some(LOANS) => return Ok(Step::Loans),
                 Some(PORT) if !self.read() => return Ok(Step::Over(Over::Closed)),
+                Some(CARRIERS) => self.look_for_interrupts(),
                 Some(event @ (OBSERVERS | OBSERVER)) => self.observe(event),
                 None if accepts <= clock::now() => return Ok(Step::Observer),
                 _ => {}
@@ -186,6 +189,34 @@ impl<'a> Serving<'a> {
                 }
                 return Ok(Step::Observer);
             }
+        }
+    }
+
+    /// Returns the sources of events, with those that pause or without.
+    fn sources(&self, with_port: bool, with_carriers: bool) -> Result<Waiting> {
+        let waiting = Waiting::new()?;
+        waiting.add(self.options.end, END)?;
+        waiting.add(&*self.loans.ended, LOANS)?;
+        waiting.add(&self.loans.guardian, LOANS)?;
+        if let Some(observers) = &self.observers {
+            observers.listener(clock::now()).map_or(Ok(()), |listener| waiting.add(listener, OBSERVERS))?;
+            observers.observer.iter().try_for_each(|observer| waiting.add(observer, OBSERVER))?;
+        }
+        if with_port {
+            waiting.add(&self.port, PORT)?;
+        }
+        if let Some(carriers) = self.carriers.as_ref().filter(|_| with_carriers) {
+            waiting.add(carriers, CARRIERS)?;
+        }
+        Ok(waiting)
+    }
+
+    /// A carrier may have woken.
+    fn look_for_interrupts(&mut self) {
+        let now = clock::now();
+        if let Some(woken) = self.carriers.as_mut().and_then(|carriers| carriers.look(now)) {
+            self.interrupts += 1;
+            self.booster.unannounced_interrupt(now, woken.is_by_device);
         }
     }
 
@@ -226,6 +257,7 @@ impl<'a> Serving<'a> {
         Boosted {
             is_welcome: self.port.is_welcome(),
             hints: self.hints,
+            interrupts: self.interrupts,
             boosts: self.boosts,
             boosted: self.booster.boosted(),
             over_budget: self.booster.over_budget(),

@@ -3,7 +3,7 @@
 
 use coordination::wire::{FromGuest, FromHost, Hint, SIZE, Sources, VERSION};
 use coordination::{Boost, Coordination, EXPIRY, GuestChoice, Protocol};
-use daemon::boosts::{Boosted, COMMAND, Observed, Options, Over, VmThreads, serve};
+use daemon::boosts::{Boosted, COMMAND, CarrierWatch, Observed, Options, Over, VmThreads, serve};
 use daemon::guardian::this_program;
 use sched::{Class, CpuId, CpuSet, Instant, Nanos, RtPriority};
 use std::io::{Read, Write};
@@ -48,6 +48,11 @@ impl Vm {
 
     /// A VM with a vCPU on each of these CPUs.
     fn start_on(cpus: &[CpuId]) -> Vm {
+        Vm::start_with(cpus, Work::Sleep)
+    }
+
+    /// A VM whose main loop has this work.
+    fn start_with(cpus: &[CpuId], work: Work) -> Vm {
         let start = |work, cpu| {
             let child = Child::start(work).unwrap();
             affinity::set(child.pid(), &CpuSet::one(cpu)).unwrap();
@@ -59,7 +64,7 @@ impl Vm {
         };
         let spin = Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO };
         let (mut children, vcpus): (Vec<Child>, Vec<Identity>) = cpus.iter().map(|&cpu| start(spin, cpu)).unzip();
-        let (main_loop, other) = start(Work::Sleep, cpus[0]);
+        let (main_loop, other) = start(work, cpus[0]);
         let vcpu = children.remove(0);
         Vm { vcpu, _others: children, main_loop, threads: VmThreads { vcpus, carriers: vec![other] } }
     }
@@ -114,7 +119,7 @@ fn served_with(
         let serving = || {
             let options =
                 Options { with: with(budget), program: this_program(), end: &end, report: &|_| {}, observers };
-            serve(ours, &vm.threads, options).unwrap()
+            serve(ours, &vm.threads, None, options).unwrap()
         };
         let serving = scope.spawn(serving);
         let acted = observing(|| act(&vm, &mut theirs));
@@ -162,7 +167,7 @@ pub(crate) fn booster(words: &[&str]) -> ExitCode {
     let end = Bell::new().unwrap();
     let options =
         Options { with: with(Nanos::ms(500)), program: this_program(), end: &end, report: &|_| {}, observers: None };
-    match serve(port, &threads, options) {
+    match serve(port, &threads, None, options) {
         Ok((_, Over::Closed | Over::Ended)) => ExitCode::SUCCESS,
         other => panic!("{other:?}"),
     }
@@ -258,6 +263,42 @@ pub(crate) fn a_vcpu_is_boosted_by_a_hint_and_before_a_timer_and_for_a_short_tim
     let Some(Boosted { hints, boosts, boosted, dropped, .. }) = found else { return };
     assert_eq!((hints, boosts, dropped), (3, 2, 0));
     assert!(boosted > Nanos::ZERO && boosted <= Nanos::ms(200), "{boosted}");
+}
+
+/// The main loop sleeps until its timers, and no agent says anything.
+pub(crate) fn a_vcpu_without_an_agent_is_boosted_when_its_main_loop_wakes() {
+    if !may_raise() {
+        return;
+    }
+    let cpu = affinity::get(thread::current()).unwrap().iter().last().unwrap();
+    let vm = Vm::start_with(&[cpu], Work::Spin { busy: Nanos::us(20), idle: Nanos::ms(5) });
+    let watch = match CarrierWatch::begin(&vm.threads) {
+        Ok(watch) => watch,
+        Err(refused) => return eprintln!("SKIPPED: {refused}"),
+    };
+    let ((ours, _theirs), end) = (UnixStream::pair().unwrap(), Bell::new().unwrap());
+    let (found, over) = std::thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let with = with(Nanos::ms(500));
+            let options = Options { with, program: this_program(), end: &end, report: &|_| {}, observers: None };
+            serve(ours, &vm.threads, Some(watch), options).unwrap()
+        });
+        let seen = observing(|| {
+            let begin = clock::now();
+            vm.awaits(BOOSTED, begin + SEEN);
+            vm.awaits(20, clock::now() + LAPSED);
+            clock::sleep_until(begin + Nanos::s(1));
+        });
+        end.ring();
+        let served = serving.join().unwrap();
+        seen.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        served
+    });
+    assert_eq!((over, found.hints), (Over::Requested, 0));
+    // Some 200 wake-ups in a second, and 0.3 ms after each.
+    assert!(found.interrupts > 50 && found.boosts > 50, "{found:?}");
+    assert!(found.boosted > Nanos::ms(5) && found.boosted < Nanos::ms(200), "{found:?}");
+    assert!(vm.priority() >= 0, "nothing is lent any more");
 }
 
 pub(crate) fn an_observer_hears_the_agent_of_a_boosted_vm_and_asks_it_for_wake_ups() {

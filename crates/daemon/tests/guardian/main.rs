@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// A test, with its name.
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 14] = [
+const TESTS: [Test; 15] = [
     ("all_threads_are_restored_when_the_daemon_is_killed", tests::all_threads_are_restored_when_the_daemon_is_killed),
     (
         "a_stopped_daemon_is_killed_and_all_threads_are_restored",
@@ -33,6 +33,10 @@ const TESTS: [Test; 14] = [
     (
         "a_vcpu_is_boosted_by_a_hint_and_before_a_timer_and_for_a_short_time",
         boosts::a_vcpu_is_boosted_by_a_hint_and_before_a_timer_and_for_a_short_time,
+    ),
+    (
+        "a_vcpu_without_an_agent_is_boosted_when_its_main_loop_wakes",
+        boosts::a_vcpu_without_an_agent_is_boosted_when_its_main_loop_wakes,
     ),
     (
         "an_observer_hears_the_agent_of_a_boosted_vm_and_asks_it_for_wake_ups",

@@ -1,5 +1,11 @@
 //! The filters of the tracepoints, in the language of the kernel (Documentation/trace/events.rst, v6.18).
 
+/// Maximum number of threads in a filter, which has at most a page of text. Where there are more, all threads are recorded.
+const FILTERED_MOST: usize = 100;
+/// Bits of `common_flags`: the record was made by the handler of an interrupt, or by a soft interrupt (`enum trace_flag_type`,
+/// include/linux/trace_events.h, v7.2).
+pub(super) const IN_INTERRUPT: u64 = 1 << 3;
+pub(super) const IN_SOFT_INTERRUPT: u64 = 1 << 4;
 /// Begins of the names of threads of the kernel that block often, and tell the reader nothing.
 const QUIET: [&str; 3] = ["kworker/", "ksoftirqd/", "rcu_"];
 /// The parts of `prev_state` that are states in which a thread does not wait for a CPU (`TASK_REPORT`,
@@ -21,4 +27,21 @@ pub(super) fn of_blocks(reader: u32) -> String {
 /// the reader and the idle thread, no thread runs.
 pub(super) fn of_news(reader: u32) -> String {
     format!("!(next_pid == {reader} && !(prev_state & {BLOCKED})) && !(prev_pid == {reader} && next_pid == 0)")
+}
+
+/// Returns the filter for wake-ups of these threads.
+pub(super) fn of_threads(woken: &[u32]) -> String {
+    let each: Vec<String> = woken.iter().map(|tid| format!("pid == {tid}")).collect();
+    if each.len() > FILTERED_MOST { String::new() } else { each.join(" || ") }
+}
+
+/// Returns the filter for wake-ups of the threads in `woken`, of which there are some, by an interrupt or by other threads than those in `except`.
+pub(super) fn of_wake_ups(woken: &[u32], except: &[u32]) -> String {
+    let of_woken = of_threads(woken);
+    if of_woken.is_empty() || except.is_empty() || woken.len() + except.len() > FILTERED_MOST {
+        return of_woken;
+    }
+    // While an interrupt is handled, the thread that it interrupts counts as the running one.
+    let others: Vec<String> = except.iter().map(|tid| format!("common_pid != {tid}")).collect();
+    format!("({of_woken}) && (common_flags & {} || ({}))", IN_INTERRUPT | IN_SOFT_INTERRUPT, others.join(" && "))
 }

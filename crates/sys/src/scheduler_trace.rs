@@ -15,7 +15,7 @@ use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use perf_event_open_sys::ioctls;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::mount::MountAttrFlags;
-use sched::{CpuId, Instant};
+use sched::{CpuId, Instant, Nanos};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,6 +26,8 @@ const BUFFER: usize = 64 * 4096;
 const SMALL_BUFFER: usize = 4 * 4096;
 const LARGE_BUFFER: usize = 1_024 * 4096;
 const LARGE_BUFFERS: usize = 16 * LARGE_BUFFER;
+/// Time after which the record of an event is in its ring. Where both CPUs were busy, records came up to 25 us late.
+pub const LATE_MOST: Nanos = Nanos::ms(1);
 /// Maximum length of a record that is read. Unit: bytes.
 const RECORD_MOST: usize = 256;
 /// The parts of `prev_state` of a thread that has ended: `EXIT_DEAD` and `EXIT_ZOMBIE`.
@@ -266,7 +268,7 @@ impl SchedulerTrace {
     }
 
     /// Records all switches on these CPUs, which are online, and the wake-ups of the threads in `woken`, from now on. No record wakes a
-    /// reader. Readings return the records of all CPUs in the order of their instants.
+    /// reader. Readings return the records of all CPUs in the order of their instants, up to [`LATE_MOST`] before the reading.
     ///
     /// # Errors
     /// As for [`SchedulerTrace::begin`].
@@ -309,7 +311,7 @@ impl SchedulerTrace {
     /// `None`: none were. This instant may be before those of earlier readings.
     pub fn read(&mut self, records: &mut Vec<Record>) -> Option<Instant> {
         // Later records of a CPU that is read first would precede earlier ones of the others.
-        let until = clock::now();
+        let until = Instant::at_ns(clock::now().as_ns().saturating_sub(LATE_MOST.as_ns()));
         let begin = records.len();
         records.extend(self.later.iter_mut().flat_map(|later| later.drain(..)));
         let mut incomplete = None;

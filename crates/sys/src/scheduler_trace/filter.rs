@@ -35,7 +35,8 @@ pub(super) fn of_threads(woken: &[u32]) -> String {
     if each.len() > FILTERED_MOST { String::new() } else { each.join(" || ") }
 }
 
-/// Returns the filter for wake-ups of the threads in `woken`, of which there are some, by an interrupt or by other threads than those in `except`.
+/// Returns the filter for wake-ups of the threads in `woken`, of which there is at least one: those in an interrupt, and those by other threads than
+/// the ones in `except`.
 pub(super) fn of_wake_ups(woken: &[u32], except: &[u32]) -> String {
     let of_woken = of_threads(woken);
     if of_woken.is_empty() || except.is_empty() || woken.len() + except.len() > FILTERED_MOST {

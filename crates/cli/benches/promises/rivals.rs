@@ -38,10 +38,20 @@ struct Results {
 }
 
 impl Results {
+    fn add(&mut self, tally: &Tally, cost: f64) {
+        self.missed += tally.clearly;
+        self.worst = self.worst.max(tally.worst);
+        self.periods += tally.periods;
+        self.costs.push(cost / 1e3);
+    }
+
     fn missed_percent(&self) -> f64 {
         self.missed as f64 * 100.0 / self.periods.max(1) as f64
     }
 }
+
+/// Missed periods of a promise, and the time that each of its turns costs, in ns.
+type Measured = Result<(Tally, f64), String>;
 
 /// Compares the three, and prints a line for each promise and mechanism.
 /// Exit code 1: something was not measured.
@@ -49,48 +59,47 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) -> ExitCode {
     let mut is_whole = true;
     await_quiet();
     println!("promises with a limit beside two hogs on CPU {}, {LENGTH} each, {rounds} interleaved rounds", cpu());
-    for promise in PROMISES {
-        let Promise { period, slice } = promise;
-        let mut all: [Results; 3] = Default::default();
-        for _ in 0..rounds {
-            let by = |scheduler| {
-                ours::with_core(scheduler, false, |core| {
-                    per_turn(promise, |promise| {
-                        let sample = core.measure(promise, Limit::Hard, LENGTH)?;
-                        Ok((sample.tally, sample.lost))
-                    })
-                })
-            };
-            let measured =
-                [per_turn(promise, |promise| deadline::measure(promise, LENGTH)), by(None), by(Some(scheduler))];
-            for ((results, name), measured) in all.iter_mut().zip(NAMES).zip(measured) {
+    let mut all: [[Results; NAMES.len()]; PROMISES.len()] = Default::default();
+    for _ in 0..rounds {
+        // To start a core, and to load a scheduler, takes longer than to measure a promise.
+        let by = |scheduler| {
+            let measured = ours::with_core(scheduler, false, |core| {
+                Ok(per_turn(|promise| {
+                    let sample = core.measure(promise, Limit::Hard, LENGTH)?;
+                    Ok((sample.tally, sample.lost))
+                }))
+            });
+            measured.unwrap_or_else(|why| PROMISES.map(|_| Err(why.clone())))
+        };
+        let by_deadline = per_turn(|promise| deadline::measure(promise, LENGTH));
+        for (nth, measured) in [by_deadline, by(None), by(Some(scheduler))].into_iter().enumerate() {
+            for ((Promise { period, slice }, results), measured) in PROMISES.into_iter().zip(&mut all).zip(measured) {
                 match measured {
-                    Ok((tally, lost)) => {
-                        results.missed += tally.clearly;
-                        results.worst = results.worst.max(tally.worst);
-                        results.periods += tally.periods;
-                        results.costs.push(lost / 1e3);
-                    }
+                    Ok((tally, cost)) => results[nth].add(&tally, cost),
                     Err(why) => {
-                        println!("  {slice} in {period}, {name}: not measured: {why}");
+                        println!("  {slice} in {period}, {}: not measured: {why}", NAMES[nth]);
                         is_whole = false;
                     }
                 }
             }
         }
-        for (name, results) in NAMES.iter().zip(&all).filter(|(_, results)| results.periods > 0) {
-            let Results { missed, periods, worst, .. } = results;
-            let cost = interval(&results.costs);
-            println!("  {slice} in {period}, {name}: {missed} of {periods} missed, by {worst} at most; {cost}");
-        }
-        if all.iter().all(|results| results.periods > 0) {
-            let [theirs, agents, kernel] = &all;
-            let is_cheap = 2.0 * mean(&kernel.costs) < mean(&agents.costs);
-            let is_kept = kernel.missed_percent() <= agents.missed_percent().min(theirs.missed_percent());
-            println!("  {slice} in {period}: misses {}, cost {}", met(is_kept), met(is_cheap));
-        }
     }
+    PROMISES.iter().zip(&all).for_each(|(promise, results)| print(*promise, results));
     if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print(Promise { period, slice }: Promise, all: &[Results; NAMES.len()]) {
+    for (name, results) in NAMES.iter().zip(all).filter(|(_, results)| results.periods > 0) {
+        let Results { missed, periods, worst, .. } = results;
+        let cost = interval(&results.costs);
+        println!("  {slice} in {period}, {name}: {missed} of {periods} missed, by {worst} at most; {cost}");
+    }
+    if all.iter().all(|results| results.periods > 0) {
+        let [theirs, agents, kernel] = all;
+        let is_cheap = 2.0 * mean(&kernel.costs) < mean(&agents.costs);
+        let is_kept = kernel.missed_percent() <= agents.missed_percent().min(theirs.missed_percent());
+        println!("  {slice} in {period}: misses {}, cost {}", met(is_kept), met(is_cheap));
+    }
 }
 
 /// Waits until a hog receives the whole CPU: a kernel that has just started may still test itself.
@@ -125,14 +134,21 @@ fn interval(values: &[f64]) -> String {
     format!("{mean:.1} us per turn (+- {:.1})", 1.96 * (variance / count).sqrt())
 }
 
-/// Measures a promise, and then the same share in a long period. Returns the missed periods of the promise, and the time that each of
-/// its turns costs. Unit: ns.
-fn per_turn(
-    promise: Promise,
-    measure: impl Fn(Promise) -> Result<(Tally, f64), String>,
-) -> Result<(Tally, f64), String> {
-    let factor = LONG.as_ns() / promise.period.as_ns();
-    let (tally, lost) = measure(promise)?;
-    let (_, lost_without) = measure(Promise { period: LONG, slice: promise.slice.saturating_mul(factor) })?;
-    Ok((tally, lost - lost_without / factor as f64))
+/// Measures each promise, and the same share in a long period, once for each share.
+fn per_turn(measure: impl Fn(Promise) -> Result<(Tally, f64), String>) -> [Measured; PROMISES.len()] {
+    let mut known: Vec<(Nanos, f64)> = Vec::new();
+    PROMISES.map(|promise| {
+        let factor = LONG.as_ns() / promise.period.as_ns();
+        let slice = promise.slice.saturating_mul(factor);
+        let (tally, lost) = measure(promise)?;
+        let without = match known.iter().find(|(of, _)| *of == slice) {
+            Some((_, lost)) => *lost,
+            None => {
+                let (_, lost) = measure(Promise { period: LONG, slice })?;
+                known.push((slice, lost));
+                lost
+            }
+        };
+        Ok((tally, lost - without / factor as f64))
+    })
 }

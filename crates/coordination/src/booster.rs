@@ -27,6 +27,9 @@ pub const EXPIRY: Nanos = Nanos::ms(8);
 /// Time for which a vCPU is boosted for an interrupt that no hint has announced. In an emulator, the handler and the task that it woke took 0.2 ms.
 pub const UNANNOUNCED: Nanos = Nanos::us(300);
 
+/// Time without a hint after which an agent counts as ended: a guest that was killed says no goodbye.
+const SILENT: Nanos = Nanos::s(2);
+
 /// Minimum time from a decision to the next one that only the budget or a limit demands. A vCPU that sleeps uses nothing, so a smaller rest
 /// would demand one decision after another.
 const AGAIN: Nanos = Nanos::us(200);
@@ -67,8 +70,8 @@ pub struct Booster {
     offset: ClockOffset,
     vcpus: Vec<Vcpu>,
     coordinator: Coordinator,
-    /// Whether an agent has sent a hint.
-    has_agent: bool,
+    /// Instant of the last hint.
+    heard: Option<Instant>,
     /// Instant of the last decision.
     decided: Instant,
 }
@@ -83,7 +86,7 @@ impl Booster {
             offset: ClockOffset::default(),
             vcpus: vec![Vcpu::default(); vcpus],
             coordinator: Coordinator::new(with, vcpus, now),
-            has_agent: false,
+            heard: None,
             decided: now,
         }
     }
@@ -94,7 +97,6 @@ impl Booster {
         self.inbox.clear();
         self.offset.clear();
         self.vcpus.fill(Vcpu::default());
-        self.has_agent = false;
     }
 
     /// Receives a hint at `now`. A hint that is not the newest of its vCPU changes nothing.
@@ -102,7 +104,7 @@ impl Booster {
         if !self.inbox.receive(hint) {
             return;
         }
-        self.has_agent = true;
+        self.heard = Some(now);
         self.offset.record(hint.sent, now);
         let vcpu = &mut self.vcpus[usize::from(hint.vcpu)];
         if !hint.choice.runs {
@@ -119,10 +121,12 @@ impl Booster {
     }
 
     /// An interrupt is on its way to the VM; it is not known to which vCPU. Without an agent, it may wake an urgent task of each. An agent
-    /// announces timers, and says whose urgent task a device wakes.
+    /// announces timers, and says whose urgent task a device wakes. A boost that has begun is not extended: between two, the limit of a boost begins
+    /// anew, and only the budget ends a stream of interrupts.
     pub fn unannounced_interrupt(&mut self, now: Instant, is_of_device: bool) {
-        let has_agent = self.has_agent;
-        let is_unannounced = |vcpu: &&mut Vcpu| !has_agent || is_of_device && vcpu.awaits_device;
+        let has_agent = self.heard.is_some_and(|heard| now < heard.saturating_add(SILENT));
+        let is_unannounced =
+            |vcpu: &&mut Vcpu| vcpu.unannounced_until <= now && (!has_agent || is_of_device && vcpu.awaits_device);
         for vcpu in self.vcpus.iter_mut().filter(is_unannounced) {
             vcpu.unannounced_until = now.saturating_add(UNANNOUNCED);
         }
@@ -335,10 +339,13 @@ mod tests {
             "without an agent, any interrupt may be for an urgent task"
         );
         assert_eq!((booster.next(), booster.lapses()), (us(1_300), us(1_300)));
+        // The next one comes meanwhile, and the next but one afterwards.
         booster.unannounced_interrupt(us(1_200), true);
-        assert_eq!(decide(&mut booster, 1_300, 250), None);
-        assert_eq!(decide(&mut booster, 1_500, 200), Some(false));
-        assert_eq!((booster.next(), booster.boosted()), (Instant::NEVER, Nanos::us(450)));
+        assert_eq!(decide(&mut booster, 1_300, 250), Some(false));
+        assert_eq!((booster.next(), booster.boosted()), (Instant::NEVER, Nanos::us(250)));
+        booster.unannounced_interrupt(us(1_400), true);
+        assert_eq!(decide(&mut booster, 1_400, 0), Some(true));
+        assert_eq!(decide(&mut booster, 1_700, 200), Some(false));
         // The task sleeps until a timer, whose interrupt is announced, and then until a packet.
         booster.receive(asleep(0, 2_000, Some(9_000)), us(2_000));
         booster.unannounced_interrupt(us(3_000), true);
@@ -351,12 +358,15 @@ mod tests {
         assert_eq!(decide(&mut booster, 5_000, 0), Some(true));
         booster.clear();
         assert_eq!(decide(&mut booster, 5_001, 0), Some(false));
-        // The budget is 3 ms, of which 2.5 ms are left.
         booster.unannounced_interrupt(us(6_000), false);
-        assert_eq!(decide(&mut booster, 6_000, 0), Some(true));
-        assert_eq!(decide(&mut booster, 6_100, 2_600), Some(false), "the budget is used up");
-        booster.unannounced_interrupt(us(7_000), false);
-        assert_eq!(decide(&mut booster, 7_000, 0), None);
+        assert_eq!(decide(&mut booster, 6_000, 0), None, "the agent is there still");
+        // The agent was killed.
+        let later = 4_000 + SILENT.as_ns() / 1_000;
+        booster.unannounced_interrupt(us(later), false);
+        assert_eq!(decide(&mut booster, later, 0), Some(true));
+        assert_eq!(decide(&mut booster, later + 100, 3_100), Some(false), "the budget is used up");
+        booster.unannounced_interrupt(us(later + 1_000), false);
+        assert_eq!(decide(&mut booster, later + 1_000, 0), None);
     }
 
     #[test]

@@ -235,6 +235,8 @@ pub struct SchedulerTrace {
     rings: Vec<Ring>,
     /// Records that are later than the begin of the last reading. `None`: records are in order within a reading only.
     later: Option<Vec<Record>>,
+    /// The earliest instant after which records were lost, and which no reading has returned.
+    incomplete: Option<Instant>,
     /// Number of records that were lost because they were not read in time.
     pub lost: u64,
 }
@@ -298,23 +300,23 @@ impl SchedulerTrace {
     fn record(points: Vec<Point>, cpus: &[CpuId], wanted: &[Wanted], buffer: usize) -> Result<SchedulerTrace> {
         let ring = |&cpu: &CpuId| Ring::begin(cpu, &points, wanted, buffer).map_err(|error| Ring::refused(cpu, error));
         let rings = cpus.iter().map(ring).collect::<Result<Vec<Ring>>>()?;
-        Ok(SchedulerTrace { points, rings, later: None, lost: 0 })
+        Ok(SchedulerTrace { points, rings, later: None, incomplete: None, lost: 0 })
     }
 
-    /// Returns the descriptors that become readable when a thread other than the reader blocks, or a ring is half full.
+    /// Returns the descriptors that become readable when a record wakes the reader, or a ring is half full.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         // SAFETY: the descriptor is open as long as the sampler, which `self` owns and which outlives the borrow.
         self.rings.iter().map(|ring| unsafe { BorrowedFd::borrow_raw(ring.sampler.as_raw_fd()) })
     }
 
-    /// Appends all unread records to `records`, ordered by their instants. Returns the earliest instant after which records of a CPU were lost;
+    /// Appends the unread records to `records`, ordered by their instants. Returns the earliest instant after which records of a CPU were lost;
     /// `None`: none were. This instant may be before those of earlier readings.
     pub fn read(&mut self, records: &mut Vec<Record>) -> Option<Instant> {
         // Later records of a CPU that is read first would precede earlier ones of the others.
         let until = Instant::at_ns(clock::now().as_ns().saturating_sub(LATE_MOST.as_ns()));
         let begin = records.len();
         records.extend(self.later.iter_mut().flat_map(|later| later.drain(..)));
-        let mut incomplete = None;
+        let mut incomplete = self.incomplete.take();
         for ring in &mut self.rings {
             while let Some(record) = ring.sampler.next_record() {
                 let mut bytes = [0; RECORD_MOST];
@@ -338,6 +340,9 @@ impl SchedulerTrace {
         if let Some(later) = &mut self.later {
             let present = begin + records[begin..].partition_point(|record| record.at <= until);
             later.extend(records.drain(present..));
+            // A loss comes with the records before it.
+            self.incomplete = incomplete.filter(|at| *at > until);
+            incomplete = incomplete.filter(|at| *at <= until);
         }
         incomplete
     }

@@ -156,6 +156,9 @@ impl<'a> Serving<'a> {
             [self.sources(false, false)?, self.sources(false, true)?],
             [self.sources(true, false)?, self.sources(true, true)?],
         ];
+        // A ring reports once that it is readable, and has reported it to a former set, or to none. A ring that is full reports nothing.
+        self.look_for_interrupts();
+        self.decide()?;
         loop {
             let now = clock::now();
             if self.reports <= now {
@@ -168,7 +171,8 @@ impl<'a> Serving<'a> {
             let next = pauses.iter().filter(|resumes| **resumes > now).fold(next, |next, resumes| next.min(*resumes));
             let [reads_port, looks] = pauses.map(|resumes| usize::from(resumes <= now));
             let event = sets[reads_port][looks].next(next)?;
-            if self.lapse <= clock::now() {
+            let woken = clock::now();
+            if self.lapse <= woken {
                 self.forget()?;
             }
             match event {
@@ -181,6 +185,10 @@ impl<'a> Serving<'a> {
                 _ => {}
             }
             self.decide()?;
+            if let (Some(CARRIERS), Some(carriers)) = (event, &mut self.carriers) {
+                let now = clock::now();
+                carriers.rest(now.since(woken), now);
+            }
             if let Some(observers) = &mut self.observers
                 && observers.has_changed()
             {

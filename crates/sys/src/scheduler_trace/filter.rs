@@ -1,7 +1,7 @@
 //! The filters of the tracepoints, in the language of the kernel (Documentation/trace/events.rst, v6.18).
 
-/// Maximum number of threads in a filter, which has at most a page of text. Where there are more, all threads are recorded.
-const FILTERED_MOST: usize = 100;
+/// Maximum length of a filter: less than a page. A longer one is left out, and more is recorded.
+const TEXT_MOST: usize = 4_000;
 /// Bits of `common_flags`: the record was made by the handler of an interrupt, or by a soft interrupt (`enum trace_flag_type`,
 /// include/linux/trace_events.h, v7.2).
 pub(super) const IN_INTERRUPT: u64 = 1 << 3;
@@ -32,17 +32,19 @@ pub(super) fn of_news(reader: u32) -> String {
 /// Returns the filter for wake-ups of these threads.
 pub(super) fn of_threads(woken: &[u32]) -> String {
     let each: Vec<String> = woken.iter().map(|tid| format!("pid == {tid}")).collect();
-    if each.len() > FILTERED_MOST { String::new() } else { each.join(" || ") }
+    Some(each.join(" || ")).filter(|text| text.len() <= TEXT_MOST).unwrap_or_default()
 }
 
 /// Returns the filter for wake-ups of the threads in `woken`, of which there is at least one: those in an interrupt, and those by other threads than
 /// the ones in `except`.
 pub(super) fn of_wake_ups(woken: &[u32], except: &[u32]) -> String {
     let of_woken = of_threads(woken);
-    if of_woken.is_empty() || except.is_empty() || woken.len() + except.len() > FILTERED_MOST {
+    if of_woken.is_empty() || except.is_empty() {
         return of_woken;
     }
     // While an interrupt is handled, the thread that it interrupts counts as the running one.
     let others: Vec<String> = except.iter().map(|tid| format!("common_pid != {tid}")).collect();
-    format!("({of_woken}) && (common_flags & {} || ({}))", IN_INTERRUPT | IN_SOFT_INTERRUPT, others.join(" && "))
+    let interrupted = format!("common_flags & {}", IN_INTERRUPT | IN_SOFT_INTERRUPT);
+    let whole = format!("({of_woken}) && ({interrupted} || ({}))", others.join(" && "));
+    if whole.len() <= TEXT_MOST { whole } else { of_woken }
 }

@@ -109,35 +109,34 @@ fn wake_ups_wake_the_reader_except_those_by_threads_that_are_left_out() {
     let (say, hear) = std::sync::mpsc::channel();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (gate, is_over) = (&gate, &is_over);
-        scope.spawn(move || {
-            say.send(thread::current()).unwrap();
-            while !is_over.load(Ordering::Relaxed) {
-                clock::sleep(Nanos::ms(5));
-                gate.open();
-            }
-        });
-        let waker = hear.recv().unwrap();
-        let begin = |except: &[u32]| permitted(SchedulerTrace::of_wake_ups(&cpus, &[me], except));
-        let traces = begin(&[]).zip(begin(&[waker]));
-        // A ring reports once that it is readable, to those that wait for it already.
-        let waiting_for = |trace: &SchedulerTrace| {
-            let waiting = crate::event::Waiting::new().unwrap();
-            trace.descriptors().for_each(|descriptor| waiting.add(descriptor, 0).unwrap());
-            waiting
-        };
-        let waiting = traces.as_ref().map(|(all, others)| (waiting_for(all), waiting_for(others)));
-        (0..20).for_each(|_| gate.pass());
-        is_over.store(true, Ordering::Relaxed);
-        let Some(((all, others), (of_all, of_others))) = traces.zip(waiting) else { return };
-        for (mut trace, waiting, is_all) in [(all, of_all, true), (others, of_others, false)] {
-            let (is_woken, mut records) = (waiting.next(clock::now()).unwrap().is_some(), Vec::new());
-            trace.read(&mut records);
-            let by_waker =
-                |record: &&Record| matches!(record.event, Event::Waking { by: Waker::Thread(by), .. } if by == waker);
-            let count = records.iter().filter(by_waker).count();
-            assert!(if is_all { is_woken && count >= 10 } else { count == 0 }, "{is_woken}: {records:?}");
+        for pause in [Nanos::ms(5), Nanos::ms(7)] {
+            let (gate, is_over, say) = (&gate, &is_over, say.clone());
+            scope.spawn(move || {
+                say.send((pause, thread::current())).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    clock::sleep(pause);
+                    gate.open();
+                }
+            });
         }
+        let mut wakers = [hear.recv().unwrap(), hear.recv().unwrap()];
+        wakers.sort_unstable();
+        let [(_, left_out), (_, other)] = wakers;
+        let trace = permitted(SchedulerTrace::of_wake_ups(&cpus, &[me], &[left_out]));
+        // A ring reports once that it is readable, to those that wait for it already.
+        let waiting = crate::event::Waiting::new().unwrap();
+        let descriptors = trace.iter().flat_map(SchedulerTrace::descriptors);
+        descriptors.for_each(|descriptor| waiting.add(descriptor, 0).unwrap());
+        (0..40).for_each(|_| gate.pass());
+        is_over.store(true, Ordering::Relaxed);
+        let Some(mut trace) = trace else { return };
+        let (is_woken, mut records) = (waiting.next(clock::now()).unwrap().is_some(), Vec::new());
+        trace.read(&mut records);
+        let by = |waker: u32| {
+            let is_by = |record: &&Record| matches!(record.event, Event::Waking { tid, by: Waker::Thread(by), .. } if (tid, by) == (me, waker));
+            records.iter().filter(is_by).count()
+        };
+        assert!(is_woken && by(other) >= 5 && by(left_out) == 0, "{is_woken}, {left_out}, {other}: {records:?}");
     });
 }
 

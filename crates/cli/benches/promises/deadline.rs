@@ -39,7 +39,9 @@ pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<(Tally, f64), S
         }
         let (end, has) = (clock::now(), received.read()?);
         drop(child);
-        clock::sleep(Nanos::ms(5));
+        // The kernel keeps the bandwidth of a thread that has ended until its zero-lag time (task_non_contending,
+        // kernel/sched/deadline.c, v6.18), at most a period, and refuses the next thread meanwhile.
+        clock::sleep(period.max(Nanos::ms(5)));
         over.store(true, Ordering::Relaxed);
         let stretches = recorder.join().expect("a recorder does not panic")?;
         answer?;

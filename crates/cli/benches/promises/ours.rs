@@ -11,6 +11,7 @@ use daemon::live::{self, AdmissionPolicy, Client, Setup};
 use daemon::processes::{Launcher, Work};
 use daemon::terms;
 use sched::{CpuSet, EntityId, Input, Instant, Limit, Nanos, Reservation};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::attributes::{self, Attributes};
@@ -67,8 +68,10 @@ fn await_scheduler() -> Result<(), String> {
 
 /// Maximum time until a scheduler in the kernel is loaded.
 const LOADED: Nanos = Nanos::s(60);
-/// Time after the start of a core, and after an admission, that the result does not cover.
+/// Time after the start of a core, and after its first admission, that the result does not cover.
 pub(crate) const WARM_UP: Nanos = Nanos::s(1);
+/// The same after a later admission.
+const SETTLED: Nanos = Nanos::ms(200);
 /// Interval between reads of the journal, as in `tactus run`.
 const POLL: Nanos = Nanos::ms(100);
 
@@ -87,6 +90,8 @@ pub(crate) struct Core<'c> {
     in_kernel: bool,
     /// Whether the delivered share is measured. That takes time beside the promise.
     shares: bool,
+    /// Whether a promise was admitted.
+    is_warm: Cell<bool>,
 }
 
 /// Starts a core, with a scheduler in the kernel if `scheduler` is given, and passes it to `work`. With `shares`, the delivered share is
@@ -102,7 +107,7 @@ pub(crate) fn with_core<T>(
         }
         // What the core does once, at its start, is no cost of a turn.
         clock::sleep(WARM_UP);
-        work(&Core { front, in_kernel: scheduler.is_some(), shares })
+        work(&Core { front, in_kernel: scheduler.is_some(), shares, is_warm: Cell::new(false) })
     });
     played.map_err(|failure| format!("{failure:?}"))?
 }
@@ -156,8 +161,8 @@ impl Core<'_> {
     ) -> Result<(Span, Sample), String> {
         let front = self.front;
         let e = admit(front, promise, limit, pid)?;
-        // The standby of the guardian starts meanwhile.
-        clock::sleep(WARM_UP);
+        // The standby of the guardian starts with the first promise.
+        clock::sleep(if self.is_warm.replace(true) { SETTLED } else { WARM_UP });
         let expense = Expense::of(front.pid());
         if self.in_kernel && !front.read_news().in_kernel.contains(&e) {
             front.dismiss(e);

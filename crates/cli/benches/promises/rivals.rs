@@ -25,8 +25,9 @@ const NAMES: [&str; 3] = ["SCHED_DEADLINE", "agents", "kernel"];
 const QUIET_TRIALS: usize = 150;
 /// A period with few turns.
 const LONG: Nanos = Nanos::ms(500);
-/// Duration of each measurement.
-const LENGTH: Nanos = Nanos::s(1);
+/// Duration of the measurement of a promise, and of the same share in a long period.
+const LENGTH: Nanos = Nanos::ms(500);
+const LENGTH_LONG: Nanos = Nanos::s(1);
 
 /// Missed and all periods, and the cost in each round in us per turn.
 #[derive(Default)]
@@ -64,14 +65,14 @@ pub(crate) fn compare(scheduler: &Path, rounds: usize) -> ExitCode {
         // To start a core, and to load a scheduler, takes longer than to measure a promise.
         let by = |scheduler| {
             let measured = ours::with_core(scheduler, false, |core| {
-                Ok(per_turn(|promise| {
-                    let sample = core.measure(promise, Limit::Hard, LENGTH)?;
+                Ok(per_turn(|promise, length| {
+                    let sample = core.measure(promise, Limit::Hard, length)?;
                     Ok((sample.tally, sample.lost))
                 }))
             });
             measured.unwrap_or_else(|why| PROMISES.map(|_| Err(why.clone())))
         };
-        let by_deadline = per_turn(|promise| deadline::measure(promise, LENGTH));
+        let by_deadline = per_turn(deadline::measure);
         for (nth, measured) in [by_deadline, by(None), by(Some(scheduler))].into_iter().enumerate() {
             for ((Promise { period, slice }, results), measured) in PROMISES.into_iter().zip(&mut all).zip(measured) {
                 match measured {
@@ -135,16 +136,16 @@ fn interval(values: &[f64]) -> String {
 }
 
 /// Measures each promise, and the same share in a long period, once for each share.
-fn per_turn(measure: impl Fn(Promise) -> Result<(Tally, f64), String>) -> [Measured; PROMISES.len()] {
+fn per_turn(measure: impl Fn(Promise, Nanos) -> Measured) -> [Measured; PROMISES.len()] {
     let mut known: Vec<(Nanos, f64)> = Vec::new();
     PROMISES.map(|promise| {
         let factor = LONG.as_ns() / promise.period.as_ns();
         let slice = promise.slice.saturating_mul(factor);
-        let (tally, lost) = measure(promise)?;
+        let (tally, lost) = measure(promise, LENGTH)?;
         let without = match known.iter().find(|(of, _)| *of == slice) {
             Some((_, lost)) => *lost,
             None => {
-                let (_, lost) = measure(Promise { period: LONG, slice })?;
+                let (_, lost) = measure(Promise { period: LONG, slice }, LENGTH_LONG)?;
                 known.push((slice, lost));
                 lost
             }

@@ -2,8 +2,8 @@
 //! short time.
 //!
 //! ```text
-//! port of the VM ───────▶ Booster (crate coordination) ──▶ donors of the vCPUs, and of the threads on the way of their interrupts
-//! wake-ups of carriers ─────▶          └──▶ timer that both processes share ──▶ guardian of loans
+//! port of the VM ───────┬──▶ Booster (crate coordination) ──▶ donors of the vCPUs, and of the threads on the way of their interrupts
+//! wake-ups of carriers ─┘                └──▶ timer that both processes share ──▶ guardian of loans
 //! ```
 //!
 //! No attribute of the VM changes: donors lend the priority. A guardian, a second process, ends all loans when this process hangs, is

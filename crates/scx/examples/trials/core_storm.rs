@@ -4,6 +4,7 @@ use crate::Line;
 use crate::core::{self, program_of};
 use crate::load::{Load, hogs};
 use crate::scheduler::scheduler_ends_within;
+use crate::stalls::Stalls;
 use anyhow::{Context, Result, bail, ensure};
 use fuzz::Dice;
 use sched::Nanos;
@@ -76,7 +77,9 @@ pub(crate) fn storm(line: &Line) -> Result<()> {
         let (is_kill, delay) = (dice.one_in(2), Nanos::us(dice.below(300_000)));
         let what =
             format!("round {round} of seed {}: {} after {delay}", line.seed, if is_kill { "kill" } else { "stop" });
-        fault(line, is_kill, delay).with_context(|| what.clone()).map(|outcome| println!("  {what}: {outcome}"))?;
+        let stalls = Stalls::watch()?;
+        let outcome = fault(line, is_kill, delay).with_context(|| format!("{what}: {}", stalls.text()))?;
+        println!("  {what}: {outcome}");
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ mod messaging;
 mod replays;
 mod scheduler;
 mod served;
+mod stalls;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;

@@ -25,7 +25,7 @@ pub const LEAD: Nanos = Nanos::us(40);
 pub const EXPIRY: Nanos = Nanos::ms(8);
 
 /// Time for which a vCPU is boosted for an interrupt that no hint has announced. In an emulator, the handler and the task that it woke took 0.2 ms.
-pub const UNANNOUNCED: Nanos = Nanos::us(300);
+const UNANNOUNCED: Nanos = Nanos::us(300);
 
 /// Time without a hint after which an agent counts as ended: a guest that was killed says no goodbye.
 const SILENT: Nanos = Nanos::s(2);
@@ -92,7 +92,7 @@ impl Booster {
     }
 
     /// Forgets all hints: the agent has started or ended, or the guest was paused. No vCPU is boosted from the next decision on. What is
-    /// used up of the budget stays so.
+    /// used up of the budget stays so, and an agent counts as there until it has been silent for long.
     pub fn clear(&mut self) {
         self.inbox.clear();
         self.offset.clear();

@@ -27,7 +27,7 @@ mod ule;
 mod wake_up;
 pub mod wire;
 
-pub use booster::{Booster, EXPIRY, LEAD, UNANNOUNCED};
+pub use booster::{Booster, EXPIRY, LEAD};
 pub use clock_offset::ClockOffset;
 pub use coordinator::Coordinator;
 pub use detector::{Detector, Note};

@@ -52,7 +52,7 @@ pub fn serve(
     sweep();
     let loans = Loans::begin(threads, options.program, priority + 3)?;
     attributes::set(thread::current(), Attributes::raised(priority + 2))?;
-    Serving::new((port, carriers), threads, options, priority, loans)?.run()
+    Serving::new(port, carriers, threads, options, priority, loans)?.run()
 }
 
 /// Returns the real-time priority of a boost, with room for those above it.

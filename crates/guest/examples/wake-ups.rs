@@ -1,6 +1,7 @@
 //! Wake-up latencies of an interactive task beside a hog in a guest, in seconds with and without the boosts of the host.
 //!
-//! Usage: wake-ups AGENT SECONDS BEFORE, as root: the agent begins after the seconds BEFORE. Prints a line at each second, and at the end, a line for each second with the latencies in order.
+//! Usage: wake-ups AGENT SECONDS BEFORE, as root. The agent begins after the seconds BEFORE. Prints a line at each second, and at the end, a line
+//! for each second with the latencies in order.
 
 use sched::Nanos;
 use std::process::{Command, ExitCode, Stdio};

@@ -1,8 +1,12 @@
 //! The trace of the kernel's scheduler: switches, wake-ups, timers of sleeping threads, new threads, and interrupts, by
 //! tracepoints and perf events.
 //!
-//! Each CPU has a ring of records. A record of a thread that blocks wakes the reader, except for busy threads of the kernel. The other records wait for the next
-//! one of this kind. The reader's own switches never wake it: each would cause the next one.
+//! Each CPU has a ring of records. Three traces differ in what they record, and in what wakes the reader:
+//!
+//! - [`SchedulerTrace::begin`] records all of this. A record of a thread that blocks wakes the reader, except for busy threads of the kernel. The other
+//!   records wait for the next one of this kind. The reader's own switches never wake it: each would cause the next one.
+//! - [`SchedulerTrace::of_switches`] records all switches and some wake-ups, and wakes no reader.
+//! - [`SchedulerTrace::of_wake_ups`] records the wake-ups of some threads. Each of them wakes the reader.
 
 mod filter;
 mod layout;
@@ -20,10 +24,11 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Size of the ring of each CPU in bytes, for about two thousand records; that for a reader that is woken by each; the largest one, for a reader that may wait for a busy CPU; and the
-/// size of all large rings together.
+/// Size of the ring of each CPU, for about two thousand records. Unit: bytes.
 const BUFFER: usize = 64 * 4096;
+/// The same for a reader that each record wakes.
 const SMALL_BUFFER: usize = 4 * 4096;
+/// The largest ring, for a reader that may wait for a busy CPU, and the size of all such rings together.
 const LARGE_BUFFER: usize = 1_024 * 4096;
 const LARGE_BUFFERS: usize = 16 * LARGE_BUFFER;
 /// Time after which the record of an event is in its ring. Where both CPUs were busy, records came up to 25 us late.
@@ -233,7 +238,7 @@ struct Ring {
 pub struct SchedulerTrace {
     points: Vec<Point>,
     rings: Vec<Ring>,
-    /// Records that are later than the begin of the last reading. `None`: records are in order within a reading only.
+    /// Records that are later than [`LATE_MOST`] before the last reading. `None`: records are in order within a reading only.
     later: Option<Vec<Record>>,
     /// The earliest instant after which records were lost, and which no reading has returned.
     incomplete: Option<Instant>,

@@ -107,7 +107,8 @@ pub(super) struct Serving<'a> {
 
 impl<'a> Serving<'a> {
     pub(super) fn new(
-        (port, carriers): (AgentPort, Option<CarrierWatch>),
+        port: AgentPort,
+        carriers: Option<CarrierWatch>,
         threads: &'a VmThreads,
         options: Options<'a>,
         priority: u32,

@@ -269,8 +269,8 @@ static void enqueue_waiting(struct task_struct *p, struct thread *thread, u64 fl
 
 	if (is_fallback)
 		fair_place(p, &thread->member, bpf_ktime_get_ns(), &place);
-	else
-		fair_quiescent(&thread->member, bpf_ktime_get_ns());
+	else if (thread->member.is_active)
+		fair_leave(&thread->member, bpf_ktime_get_ns());
 	thread->member.held = 0;
 	scx_bpf_dsq_insert_vtime(p, WAITING, FAIR_SLICE_NS, place.at, flags);
 }

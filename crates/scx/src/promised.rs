@@ -95,3 +95,20 @@ impl Promised {
         self.received
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::{CpuId, Nanos};
+
+    #[test]
+    fn a_run_begins_with_a_choice_of_the_bridge_and_ends_with_a_sleep() {
+        let at = |ms: u64| Instant::ZERO + Nanos::ms(ms);
+        let mut receipts = Receipts::default();
+        receipts.begin(7, Reservation::new(Nanos::ms(4), Nanos::ms(10)), at(0));
+        for (ms, kind) in [(1, Kind::Choice { cpu: CpuId::new(0), batches: 0 }), (4, Kind::Sleep)] {
+            receipts.note(&Event { at: at(ms), tid: 7, kind });
+        }
+        assert_eq!(receipts.received(at(10))[&7].delivered_ns, 3_000_000);
+    }
+}

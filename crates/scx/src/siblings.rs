@@ -60,7 +60,7 @@ impl Siblings {
     pub fn note(&mut self, event: &Event) {
         let Some(at) = self.tids.iter().position(|tid| *tid == event.tid) else { return };
         let runs = match event.kind {
-            Kind::Run { .. } | Kind::Choice { .. } => true,
+            Kind::Run { .. } => true,
             Kind::Stop | Kind::Sleep | Kind::Detach => false,
             _ => return,
         };
